@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The UDP link: RoCEv2 packets (annex A17) on port 4791 to and from other hosts.
+ *
+ * Sending: unconnected sockets with DF (Linux then writes Identification 0, and 0, 1, 2... to the
+ * segments of one UDP_SEGMENT send, which the ICRC covers), one per source port of the entropy
+ * range. Consecutive frames of one path and size leave in one system call; a shorter last one may
+ * ride along. Receiving: one socket per address family with SO_REUSEPORT and UDP_GRO.
+ *
+ * Threads: one endpoint belongs to one lock domain, held by the caller.
+ */
+#ifndef URXE_LINK_UDP_H
+#define URXE_LINK_UDP_H
+
+#include "wire/frame.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct urxe_udp;
+
+struct urxe_udp_conf {
+	const struct urxe_gid *gids; /* our addresses: packets to others are not ours */
+	unsigned n_gids;
+	uint16_t port;         /* 4791 but in tests */
+	uint32_t rcvbuf_bytes; /* asked of the kernel, which grants at most net.core.rmem_max */
+	uint32_t sndbuf_bytes;
+	uint64_t seed; /* of the source ports */
+};
+
+/*
+ * Opens receive sockets for the families among gids. -EADDRINUSE: somebody without SO_REUSEPORT, of
+ * another user, or the kernel's rxe has the port: the log says so.
+ */
+int urxe_udp_open(const struct urxe_udp_conf *conf, struct urxe_udp **ret_udp);
+void urxe_udp_close(struct urxe_udp *udp);
+
+/* A source port for a new path between these two QPs: stable, spread, one of those we hold. */
+uint16_t urxe_udp_sport(struct urxe_udp *udp, uint32_t qpn, uint32_t dqpn);
+
+/*
+ * Pull frames and send them in batches while the sockets take them, at most budget frames. Returns
+ * the number pulled. A batch the kernel did not take is kept (a private copy) and sent first next
+ * time: urxe_udp_blocked() is true meanwhile and pollout descriptors tell when to go on.
+ */
+unsigned urxe_udp_send(struct urxe_udp *udp, urxe_pull_fn *pull, void *arg, unsigned budget);
+bool urxe_udp_blocked(const struct urxe_udp *udp);
+
+/* Receive what is there, at most about budget packets; verify ICRCs; deliver. Returns how many. */
+unsigned urxe_udp_poll(struct urxe_udp *udp, urxe_rx_fn *deliver, void *arg, unsigned budget);
+
+/* An epoll descriptor, readable when packets wait or when a blocked send may go on. */
+int urxe_udp_fd(const struct urxe_udp *udp);
+
+struct urxe_udp_stats {
+	uint64_t tx_pkts, tx_bytes, tx_calls, tx_blocked, tx_errors;
+	uint64_t rx_pkts, rx_bytes, rx_calls;
+	uint64_t rx_bad_icrc;
+	uint64_t rx_runt;      /* shorter than BTH and ICRC */
+	uint64_t rx_foreign;   /* to an address that is not ours */
+	uint64_t rx_overflow;  /* dropped by the kernel: receive buffer full (SO_RXQ_OVFL) */
+	uint32_t rcvbuf_bytes; /* as granted */
+};
+void urxe_udp_stats(const struct urxe_udp *udp, struct urxe_udp_stats *ret_stats);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* URXE_* settings: one table (settings.c) with name, unit, range, default and meaning. */
+#ifndef URXE_VERBS_SETTINGS_H
+#define URXE_VERBS_SETTINGS_H
+
+#include "base/log.h"
+#include "engine/engine.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum urxe_link_mode {
+	URXE_LINK_AUTO, /* shared memory inside the network namespace, UDP else */
+	URXE_LINK_UDP,  /* UDP always: both peers of a connection must say so */
+};
+
+struct urxe_settings {
+	const char *netdev; /* URXE_NETDEV: comma-separated interfaces in device order; NULL: all */
+	const char *real;   /* URXE_REAL: "beside" (default) real devices, or "hide" them */
+	enum urxe_link_mode link; /* URXE_LINK: auto, udp */
+	uint32_t mtu;             /* URXE_MTU: IB MTU cap 256..4096 */
+	uint32_t udp_port;        /* URXE_UDP_PORT: 4791 */
+	uint32_t rcvbuf_bytes;    /* URXE_RCVBUF */
+	uint32_t sndbuf_bytes;    /* URXE_SNDBUF */
+	uint32_t window_pkts;     /* URXE_WINDOW: most unacknowledged packets of one QP over UDP */
+	uint32_t spin_us; /* URXE_SPIN: how long the fallback thread spins before it sleeps */
+	uint64_t seed;    /* URXE_SEED: 0: from the kernel */
+	enum urxe_key_mode keys;                                  /* URXE_KEYS: fresh, reuse */
+	enum log_level log;                                       /* URXE_LOG */
+	uint32_t max_qp, max_cq, max_mr, max_pd, max_srq, max_ah; /* URXE_MAX_QP... */
+	uint32_t max_qp_wr, max_cqe, max_sge, max_inline, max_rd_atomic;
+};
+
+/* Parsed on first use; a bad value is one clear error per value and leaves no urxe device. */
+const struct urxe_settings *urxe_settings(void);
+
+/* False if a URXE_* value was bad. */
+bool urxe_settings_valid(void);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What crosses the border between the engine and a link: one packet and where it goes or came from.
+ */
+#ifndef URXE_WIRE_FRAME_H
+#define URXE_WIRE_FRAME_H
+
+#include "wire/opcode.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+/* A GID, network order: an IPv6 address, or an IPv4 address mapped into one (RoCEv2 annex A17). */
+struct urxe_gid {
+	uint8_t raw[16];
+};
+
+/* The network side of a packet. Fixed when a QP reaches RTR or when an address handle is made. */
+struct urxe_path {
+	struct urxe_gid sgid;
+	struct urxe_gid dgid;
+	uint32_t flow_label; /* IPv6 only, 20 bits */
+	uint16_t sport;      /* UDP source port: the flow's entropy, 0xc000..0xffff */
+	uint8_t tclass;      /* IPv4 TOS, IPv6 traffic class, ECN bits included */
+	uint8_t hop_limit;
+};
+
+enum { URXE_FRAME_IOV = 32 }; /* not below the engine's max_sge */
+
+/* A packet to send. Its payload is gathered from iov; pad zero bytes follow it. */
+struct urxe_frame {
+	const struct urxe_path *path; /* stays valid until the link has taken the frame */
+	uint32_t dqpn;                /* as in the BTH */
+	uint32_t payload_len;         /* the sum of iov, without pad */
+	uint8_t pad;
+	uint8_t hdr_len;
+	uint8_t n_iov;
+	bool grh; /* the receiver must learn the path (UD): links without addresses carry a GRH */
+	uint8_t hdr[URXE_HDR_MAX];
+	struct iovec
+		iov[URXE_FRAME_IOV]; /* user memory: valid only while the engine's lock is held */
+};
+
+/* A packet received: from its BTH to its last pad byte. Valid only during the call. */
+struct urxe_rx {
+	const uint8_t *data; /* may be memory that a hostile peer still writes */
+	uint32_t len;
+	const struct urxe_path
+		*path; /* as the packet carried it; NULL: the link has no addresses */
+	bool ce;       /* ECN: congestion was experienced on the way */
+};
+
+/*
+ * A link pulls its next frame with this, only while it has room for one: nothing ever has to be
+ * put back. Returns false when there is none.
+ */
+typedef bool urxe_pull_fn(void *arg, struct urxe_frame *ret_frame);
+
+/* A link hands every packet that it received to this. */
+typedef void urxe_rx_fn(void *arg, const struct urxe_rx *rx);
+
+#endif

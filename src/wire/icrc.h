@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The invariant CRC (IBA 7.8.1, RoCEv2 annex A17.3.3): CRC-32 over the IP, UDP and transport
+ * headers and the payload with pad, the fields that routers may change masked to ones. It goes out
+ * least significant byte first. CRC by isa-l.
+ */
+#ifndef URXE_WIRE_ICRC_H
+#define URXE_WIRE_ICRC_H
+
+#include "wire/frame.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a UDP socket's user knows of a packet's IP and UDP headers. Host order. */
+struct urxe_icrc_net {
+	struct urxe_gid src;
+	struct urxe_gid dst; /* IPv4-mapped: the packet is IPv4 */
+	uint16_t sport;
+	uint16_t dport;
+	uint16_t ip_id; /* IPv4 only */
+	bool ip_df;     /* IPv4 only */
+};
+
+/*
+ * The CRC's state behind everything up to the UDP header, for a packet of transport_len bytes (BTH
+ * to last pad byte, without ICRC). Continue it with urxe_icrc_update(), end with urxe_icrc_final().
+ */
+uint32_t urxe_icrc_begin(const struct urxe_icrc_net *net, size_t transport_len);
+
+/* Over the headers that urxe_pkt_build() wrote: masks BTH byte 4. hdr_len at least BTH_LEN. */
+uint32_t urxe_icrc_headers(uint32_t crc, const uint8_t *hdr, size_t hdr_len);
+
+uint32_t urxe_icrc_update(uint32_t crc, const void *data, size_t len);
+
+/* Store the ICRC as it goes on the wire. */
+void urxe_icrc_put(uint32_t crc, uint8_t wire[ICRC_LEN]);
+
+/*
+ * Verify a received packet: data holds len bytes from the BTH to the end of the ICRC. For IPv6, or
+ * when net->ip_id and net->ip_df are right, the check is exact. For IPv4 a UDP socket sees neither
+ * Identification nor DF; as CRC is linear, the value that would make the ICRC right is solved for.
+ * Accepts if there is one, and sets *ret_ip_id (may be NULL) to it: 32 bits of check become 15.
+ * With exact set, nothing is solved for.
+ */
+bool urxe_icrc_check(const struct urxe_icrc_net *net, const uint8_t *data, size_t len, bool exact,
+		     uint16_t *ret_ip_id);
+
+#endif
