@@ -85,7 +85,6 @@ enum urxe_counter {
 	URXE_CNT_RCVD_RNR_ERR,
 	URXE_CNT_SEND_RNR_ERR,
 	URXE_CNT_RCVD_SEQ_ERR,
-	URXE_CNT_ACK_DEFERRED,
 	URXE_CNT_RETRY_EXCEEDED_ERR,
 	URXE_CNT_RETRY_RNR_EXCEEDED_ERR,
 	URXE_CNT_COMPLETER_RETRY_ERR,
@@ -169,6 +168,16 @@ int urxe_cq_resize(struct urxe_cq *cq, unsigned cqe);
  * was in it has been taken.
  */
 int urxe_cq_poll(struct urxe_cq *cq, int n, struct ibv_wc *wc);
+
+/* A completion as it lies in the queue, and when it got there (the engine's time). */
+struct urxe_cqe {
+	struct ibv_wc wc;
+	uint64_t ts_ns;
+};
+
+/* The oldest completion without taking it, or NULL; and taking it. */
+const struct urxe_cqe *urxe_cq_peek(const struct urxe_cq *cq);
+void urxe_cq_pop(struct urxe_cq *cq);
 
 /* Fire once at the next completion (solicited_only: or at the next solicited or failed one). */
 void urxe_cq_arm(struct urxe_cq *cq, bool solicited_only);

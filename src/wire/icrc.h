@@ -25,11 +25,13 @@ struct urxe_icrc_net {
 
 /*
  * The CRC's state behind everything up to the UDP header, for a packet of transport_len bytes (BTH
- * to last pad byte, without ICRC). Continue it with urxe_icrc_update(), end with urxe_icrc_final().
+ * to last pad byte, without ICRC). Continue it with urxe_icrc_headers() and _update(), end with
+ * urxe_icrc_put().
  */
 uint32_t urxe_icrc_begin(const struct urxe_icrc_net *net, size_t transport_len);
 
-/* Over the headers that urxe_pkt_build() wrote: masks BTH byte 4. hdr_len at least BTH_LEN. */
+/* Over the headers that urxe_pkt_build() wrote: masks BTH byte 4. hdr_len: BTH_LEN to URXE_HDR_MAX.
+ */
 uint32_t urxe_icrc_headers(uint32_t crc, const uint8_t *hdr, size_t hdr_len);
 
 uint32_t urxe_icrc_update(uint32_t crc, const void *data, size_t len);

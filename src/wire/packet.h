@@ -44,7 +44,8 @@ struct urxe_pkt {
  * Parse len bytes from the BTH to the last pad byte (no ICRC). data may be memory that another
  * process still writes: every header byte is read exactly once, payload is not read at all.
  * Returns 0, or
- *   -EBADMSG    shorter than its headers, or pad larger than the payload
+ *   -EBADMSG    shorter than its headers, not a multiple of four bytes, pad larger than the
+ *               payload, or payload where the opcode carries none
  *   -EPROTO     transport version not 0, or opcode unknown
  * *pkt is untouched on failure.
  */

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "engine/mr.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum {
+	ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		       IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+		       IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB,
+	ACCESS_NEEDS_LOCAL_WRITE = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+};
+
+int urxe_mr_reg(struct urxe_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access,
+		struct urxe_mr **ret_mr)
+{
+	struct urxe_engine *e = pd->engine;
+	struct urxe_mr *mr;
+	int rc;
+
+	access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
+	if (access & ~(unsigned)ACCESS_KNOWN)
+		return -EINVAL;
+	if ((access & ACCESS_NEEDS_LOCAL_WRITE) && !(access & IBV_ACCESS_LOCAL_WRITE))
+		return -EINVAL;
+	if (length > e->limits.max_mr_size || (uintptr_t)addr + length < (uintptr_t)addr)
+		return -EINVAL;
+	if (access & IBV_ACCESS_ZERO_BASED)
+		iova = 0;
+	mr = malloc(sizeof(*mr));
+	if (!mr)
+		return -ENOMEM;
+	*mr = (struct urxe_mr){
+		.pd = pd, .base = addr, .iova = iova, .length = length, .access = access};
+	rc = key_take(&e->keys, mr, &mr->lkey, &mr->rkey);
+	if (rc < 0) {
+		free(mr);
+		return rc;
+	}
+	pd->refs++;
+	*ret_mr = mr;
+	return 0;
+}
+
+int urxe_mr_dereg(struct urxe_mr *mr)
+{
+	if (!mr)
+		return 0;
+	key_give(&mr->pd->engine->keys, mr->lkey);
+	mr->pd->refs--;
+	free(mr);
+	return 0;
+}
+
+uint32_t urxe_mr_lkey(const struct urxe_mr *mr)
+{
+	return mr->lkey;
+}
+
+uint32_t urxe_mr_rkey(const struct urxe_mr *mr)
+{
+	return mr->rkey;
+}
+
+bool mr_check_sges(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, unsigned access)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (sge[i].length > 0 && !mr_resolve(pd->engine, pd, sge[i].lkey, false,
+						     sge[i].addr, sge[i].length, access))
+			return false;
+	}
+	return true;
+}
+
+int mr_gather(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, uint64_t off,
+	      uint32_t len, struct iovec *iov)
+{
+	int n_iov = 0;
+
+	for (uint32_t i = 0; i < n && len > 0; i++) {
+		uint32_t take;
+		uint8_t *p;
+
+		if (off >= sge[i].length) {
+			off -= sge[i].length;
+			continue;
+		}
+		take = sge[i].length - (uint32_t)off;
+		if (take > len)
+			take = len;
+		p = mr_resolve(pd->engine, pd, sge[i].lkey, false, sge[i].addr + off, take, 0);
+		if (!p)
+			return -EACCES;
+		iov[n_iov++] = (struct iovec){.iov_base = p, .iov_len = take};
+		len -= take;
+		off = 0;
+	}
+	return n_iov;
+}
+
+int mr_scatter(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, uint64_t off,
+	       const void *data, uint32_t len)
+{
+	const uint8_t *src = data;
+	struct iovec iov[URXE_FRAME_IOV];
+	int n_iov = mr_gather(pd, sge, n, off, len, iov);
+
+	if (n_iov < 0 || !mr_check_sges(pd, sge, n, IBV_ACCESS_LOCAL_WRITE))
+		return -EACCES;
+	for (int i = 0; i < n_iov; i++) {
+		memcpy(iov[i].iov_base, src, iov[i].iov_len);
+		src += iov[i].iov_len;
+	}
+	return 0;
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The responder of RC and UC (IBA 9.7.4, 9.8.3): a request packet is checked in the order of the
+ * specification; the first verdict that is not OK wins, and one table says what it leads to.
+ */
+#include "engine/mr.h"
+#include "engine/qp.h"
+#include "wire/aeth.h"
+
+#include <string.h>
+
+enum verdict {
+	OK,
+	DUPLICATE,    /* seen before: answer again */
+	OUT_OF_SEQ,   /* something is missing before it */
+	DROP,         /* UC: what does not fit is dropped */
+	BAD_SEQUENCE, /* opcode not possible here (IBA 9.7.4.1.2) */
+	BAD_OPCODE,   /* not for this QP (IBA 9.7.4.1.3) */
+	NO_RECV,      /* receiver not ready (IBA 9.7.4.1.4) */
+	NO_RESOURCE,  /* more READs and ATOMICs than agreed */
+	BAD_LENGTH,   /* (IBA 9.7.4.1.6) */
+	RECV_TOO_SMALL,
+	RECV_ACCESS,   /* the receive's own keys do not hold */
+	REMOTE_ACCESS, /* (IBA 9.7.4.1.5) */
+	MISALIGNED,    /* ATOMIC */
+};
+
+/* What an error leads to at an RC responder (IBA table 58, classes A-J). */
+struct fault {
+	uint8_t syndrome;
+	bool fatal;                   /* QP to ERR */
+	enum ibv_wc_status wc_status; /* of the receive in use, if there is one */
+	enum ibv_event_type async;    /* IBV_EVENT_QP_FATAL means none */
+};
+
+static const struct fault faults[] = {
+	[BAD_SEQUENCE] = {AETH_NAK | NAK_INVALID_REQ, true, IBV_WC_REM_INV_REQ_ERR,
+			  IBV_EVENT_QP_REQ_ERR},
+	[BAD_OPCODE] = {AETH_NAK | NAK_INVALID_REQ, true, IBV_WC_REM_INV_REQ_ERR,
+			IBV_EVENT_QP_REQ_ERR},
+	[NO_RESOURCE] = {AETH_NAK | NAK_INVALID_REQ, true, IBV_WC_REM_INV_REQ_ERR,
+			 IBV_EVENT_QP_REQ_ERR},
+	[BAD_LENGTH] = {AETH_NAK | NAK_INVALID_REQ, true, IBV_WC_REM_INV_REQ_ERR,
+			IBV_EVENT_QP_REQ_ERR},
+	[MISALIGNED] = {AETH_NAK | NAK_INVALID_REQ, true, IBV_WC_REM_INV_REQ_ERR,
+			IBV_EVENT_QP_REQ_ERR},
+	[RECV_TOO_SMALL] = {AETH_NAK | NAK_INVALID_REQ, true, IBV_WC_LOC_LEN_ERR,
+			    IBV_EVENT_QP_FATAL},
+	[RECV_ACCESS] = {AETH_NAK | NAK_REM_OP_ERR, true, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL},
+	[REMOTE_ACCESS] = {AETH_NAK | NAK_REM_ACCESS_ERR, true, IBV_WC_REM_ACCESS_ERR,
+			   IBV_EVENT_QP_ACCESS_ERR},
+};
+
+static enum verdict check_psn(struct urxe_qp *qp, const struct urxe_pkt *pkt)
+{
+	struct responder *resp = &qp->resp;
+	int32_t diff = psn_diff(pkt->psn, resp->psn);
+
+	if (diff == 0) {
+		resp->nak_sent = false;
+		return OK;
+	}
+	if (qp->type == IBV_QPT_RC)
+		return diff < 0 ? DUPLICATE : OUT_OF_SEQ;
+	/* UC: a lost packet costs its message; the next one starts afresh (IBA 9.8.3.1). */
+	resp->kind = KIND_NONE;
+	resp->psn = pkt->psn;
+	return urxe_opcodes[pkt->opcode].first ? OK : DROP;
+}
+
+static enum verdict check_sequence(struct urxe_qp *qp, const struct urxe_opcode *op)
+{
+	enum urxe_kind kind = qp->resp.kind;
+
+	if (op->first ? kind == KIND_NONE : kind == op->kind)
+		return OK;
+	if (qp->type == IBV_QPT_RC)
+		return BAD_SEQUENCE;
+	qp->resp.kind = KIND_NONE;
+	return op->first ? OK : DROP;
+}
+
+static unsigned right_of(enum urxe_kind kind)
+{
+	switch (kind) {
+	case KIND_WRITE:
+		return IBV_ACCESS_REMOTE_WRITE;
+	case KIND_READ:
+		return IBV_ACCESS_REMOTE_READ;
+	case KIND_ATOMIC:
+		return IBV_ACCESS_REMOTE_ATOMIC;
+	default:
+		return 0;
+	}
+}
+
+static enum verdict check_opcode(struct urxe_qp *qp, const struct urxe_opcode *op)
+{
+	unsigned right = right_of(op->kind);
+
+	if (op->ieth || (qp->attr.qp_access_flags & right) != right)
+		return qp->type == IBV_QPT_RC ? BAD_OPCODE : DROP;
+	return OK;
+}
+
+static bool needs_recv(const struct urxe_opcode *op)
+{
+	return op->kind == KIND_SEND || (op->kind == KIND_WRITE && op->immdt);
+}
+
+static enum verdict check_resources(struct urxe_qp *qp, const struct urxe_opcode *op)
+{
+	struct responder *resp = &qp->resp;
+
+	if (op->kind == KIND_READ || op->kind == KIND_ATOMIC)
+		return resp->n_res == 0 || resp->res[resp->next_res].pending ? NO_RESOURCE : OK;
+	if (needs_recv(op) && !resp->have_wqe && !qp_take_recv(qp))
+		return qp->type == IBV_QPT_RC ? NO_RECV : DROP;
+	return OK;
+}
+
+static uint32_t received_before(const struct urxe_qp *qp, const struct urxe_opcode *op)
+{
+	return op->first ? 0 : qp->resp.received;
+}
+
+static enum verdict check_length(struct urxe_qp *qp, const struct urxe_opcode *op,
+				 const struct urxe_pkt *pkt)
+{
+	uint64_t total = (uint64_t)received_before(qp, op) + pkt->payload_len;
+	bool ok = true;
+
+	if (op->kind == KIND_SEND || op->kind == KIND_WRITE) {
+		ok = op->last ? pkt->payload_len <= qp->mtu && (op->first || pkt->payload_len > 0)
+			      : pkt->payload_len == qp->mtu;
+		if (op->kind == KIND_WRITE) {
+			uint32_t length = op->first ? pkt->dma_len : qp->resp.length;
+
+			ok = ok && length <= MAX_MSG_BYTES &&
+			     (op->last ? total == length : total < length);
+		}
+	} else if (op->kind == KIND_READ) {
+		ok = pkt->dma_len <= MAX_MSG_BYTES;
+	}
+	if (!ok)
+		return qp->type == IBV_QPT_RC ? BAD_LENGTH : DROP;
+	if (op->kind == KIND_SEND && total > qp->resp.wqe->length)
+		return RECV_TOO_SMALL;
+	return OK;
+}
+
+static enum verdict check_access(struct urxe_qp *qp, const struct urxe_opcode *op,
+				 const struct urxe_pkt *pkt)
+{
+	struct responder *resp = &qp->resp;
+	enum verdict refused = qp->type == IBV_QPT_RC ? REMOTE_ACCESS : DROP;
+	uint32_t len = op->kind == KIND_ATOMIC ? 8 : pkt->dma_len;
+
+	if (op->kind == KIND_SEND) {
+		return mr_check_sges(qp->pd, resp->wqe->sge, resp->wqe->num_sge,
+				     IBV_ACCESS_LOCAL_WRITE)
+			       ? OK
+			       : RECV_ACCESS;
+	}
+	if (!op->first) /* the rest of a WRITE: the region may be gone by now */
+		return pkt->payload_len == 0 ||
+				       mr_resolve(qp->engine, qp->pd, resp->rkey, true,
+						  resp->va + resp->received, pkt->payload_len,
+						  IBV_ACCESS_REMOTE_WRITE)
+			       ? OK
+			       : refused;
+	if (op->kind == KIND_ATOMIC && pkt->va % 8 != 0)
+		return MISALIGNED;
+	/* A request for no bytes touches no memory: key and address are not looked at (C9-88). */
+	if (len > 0 &&
+	    !mr_resolve(qp->engine, qp->pd, pkt->rkey, true, pkt->va, len, right_of(op->kind)))
+		return refused;
+	return OK;
+}
+
+static void complete_recv(struct urxe_qp *qp, const struct urxe_opcode *op,
+			  const struct urxe_pkt *pkt)
+{
+	struct ibv_wc wc = {
+		.status = IBV_WC_SUCCESS,
+		.opcode = op->kind == KIND_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
+		.byte_len = qp->resp.received,
+		.src_qp = qp->attr.dest_qp_num,
+	};
+
+	if (op->immdt) {
+		wc.imm_data = pkt->imm_be;
+		wc.wc_flags = IBV_WC_WITH_IMM;
+	}
+	qp_complete_recv(qp, &wc, pkt->se);
+}
+
+static void execute_message(struct urxe_qp *qp, const struct urxe_opcode *op,
+			    const struct urxe_pkt *pkt)
+{
+	struct responder *resp = &qp->resp;
+
+	if (op->first) {
+		resp->received = 0;
+		resp->va = pkt->va;
+		resp->rkey = pkt->rkey;
+		resp->length = pkt->dma_len;
+	}
+	if (op->kind == KIND_SEND)
+		mr_scatter(qp->pd, resp->wqe->sge, resp->wqe->num_sge, resp->received, pkt->payload,
+			   pkt->payload_len);
+	else if (pkt->payload_len > 0)
+		memcpy(mr_resolve(qp->engine, qp->pd, resp->rkey, true, resp->va + resp->received,
+				  pkt->payload_len, IBV_ACCESS_REMOTE_WRITE),
+		       pkt->payload, pkt->payload_len);
+	resp->received += pkt->payload_len;
+	resp->kind = op->last ? KIND_NONE : op->kind;
+	resp->psn = psn_add(resp->psn, 1);
+	if (!op->last)
+		return;
+	resp->msn = psn_add(resp->msn, 1);
+	if (needs_recv(op))
+		complete_recv(qp, op, pkt);
+}
+
+/* Keep what answers this request, and answer. */
+static struct resource *take_resource(struct urxe_qp *qp, const struct urxe_pkt *pkt, bool atomic)
+{
+	struct responder *resp = &qp->resp;
+	struct resource *res = &resp->res[resp->next_res];
+
+	resp->next_res = (resp->next_res + 1) % resp->n_res;
+	*res = (struct resource){
+		.valid = true,
+		.pending = true,
+		.atomic = atomic,
+		.first_psn = pkt->psn,
+		.n_psn = atomic ? 1 : psns_of(qp, pkt->dma_len),
+		.start_psn = pkt->psn,
+		.cur_psn = pkt->psn,
+		.va = pkt->va,
+		.rkey = pkt->rkey,
+		.length = atomic ? 8 : pkt->dma_len,
+	};
+	resp->n_pending++;
+	resp->psn = psn_add(resp->psn, res->n_psn);
+	resp->msn = psn_add(resp->msn, 1);
+	res->msn = resp->msn;
+	return res;
+}
+
+static uint64_t atomic_execute(uint64_t *mem, const struct urxe_opcode *op,
+			       const struct urxe_pkt *pkt)
+{
+	uint64_t old = pkt->compare;
+
+	if ((pkt->opcode & OP_MASK) == OP_FETCH_ADD)
+		return __atomic_fetch_add(mem, pkt->swap_add, __ATOMIC_SEQ_CST);
+	__atomic_compare_exchange_n(mem, &old, pkt->swap_add, false, __ATOMIC_SEQ_CST,
+				    __ATOMIC_SEQ_CST);
+	return old;
+}
+
+static void execute(struct urxe_qp *qp, const struct urxe_opcode *op, const struct urxe_pkt *pkt)
+{
+	switch (op->kind) {
+	case KIND_READ:
+		take_resource(qp, pkt, false);
+		break;
+	case KIND_ATOMIC:
+		take_resource(qp, pkt, true)->orig = atomic_execute(
+			(uint64_t *)(void *)mr_resolve(qp->engine, qp->pd, pkt->rkey, true, pkt->va,
+						       8, IBV_ACCESS_REMOTE_ATOMIC),
+			op, pkt);
+		break;
+	default:
+		execute_message(qp, op, pkt);
+		break;
+	}
+}
+
+static void answer(struct urxe_qp *qp, enum answer what, uint32_t psn, uint8_t syndrome)
+{
+	struct responder *resp = &qp->resp;
+
+	resp->answer = what;
+	resp->answer_psn = psn;
+	resp->syndrome = syndrome;
+	qp_ready(qp);
+}
+
+/* Find the kept READ that the PSN is part of, or the ATOMIC that it is. */
+static struct resource *find_resource(struct responder *resp, uint32_t psn)
+{
+	for (uint32_t i = 0; i < resp->n_res; i++) {
+		struct resource *res = &resp->res[i];
+
+		if (res->valid && psn_diff(psn, res->first_psn) >= 0 &&
+		    psn_diff(psn, psn_add(res->first_psn, res->n_psn)) < 0)
+			return res;
+	}
+	return NULL;
+}
+
+/* A repeated READ is executed again as it now asks, within what it asked before (IBA 9.7.5.1.2). */
+static bool repeat_read(struct urxe_qp *qp, const struct urxe_pkt *pkt, struct resource *res)
+{
+	uint32_t skipped = (uint32_t)psn_diff(pkt->psn, res->first_psn);
+	uint32_t n_psn = psns_of(qp, pkt->dma_len);
+
+	if (res->atomic || n_psn > res->n_psn - skipped || pkt->dma_len > MAX_MSG_BYTES)
+		return false;
+	/* The entry stands for its tail from here on: that it answers one request stays true. */
+	res->first_psn = pkt->psn;
+	res->n_psn = n_psn;
+	res->va = pkt->va;
+	res->rkey = pkt->rkey;
+	res->length = pkt->dma_len;
+	return true;
+}
+
+static void repeat(struct urxe_qp *qp, const struct urxe_opcode *op, const struct urxe_pkt *pkt)
+{
+	struct responder *resp = &qp->resp;
+	struct resource *res;
+
+	count(qp->engine, URXE_CNT_DUPLICATE_REQUEST);
+	if (op->kind == KIND_SEND || op->kind == KIND_WRITE) {
+		/* A NAK or RNR in waiting says the same and more. */
+		if (resp->answer == ANSWER_NONE || resp->answer == ANSWER_ACK)
+			answer(qp, ANSWER_ACK, psn_add(resp->psn, PSN_MASK), 0);
+		return;
+	}
+	res = find_resource(resp, pkt->psn);
+	if (!res || (op->kind == KIND_ATOMIC ? !res->atomic : !repeat_read(qp, pkt, res)))
+		return;
+	if (!res->pending)
+		resp->n_pending++;
+	res->pending = true;
+	res->start_psn = pkt->psn;
+	res->cur_psn = pkt->psn;
+	qp_ready(qp);
+}
+
+static void fault(struct urxe_qp *qp, enum verdict verdict, const struct urxe_pkt *pkt)
+{
+	const struct fault *f = &faults[verdict];
+	struct ibv_wc wc = {.status = f->wc_status};
+
+	if (qp->type == IBV_QPT_RC)
+		answer(qp, ANSWER_NAK, pkt->psn, f->syndrome);
+	if (qp->resp.have_wqe)
+		qp_complete_recv(qp, &wc, true);
+	if (f->async != IBV_EVENT_QP_FATAL)
+		async_raise(qp->engine, &qp->async, f->async);
+	qp_fail(qp);
+}
+
+/* The negative verdicts that do not end the QP. */
+static void refuse(struct urxe_qp *qp, enum verdict verdict, const struct urxe_opcode *op,
+		   const struct urxe_pkt *pkt)
+{
+	struct responder *resp = &qp->resp;
+
+	switch (verdict) {
+	case DUPLICATE:
+		repeat(qp, op, pkt);
+		break;
+	case OUT_OF_SEQ:
+		count(qp->engine, URXE_CNT_OUT_OF_SEQ_REQUEST);
+		if (!resp->nak_sent)
+			answer(qp, ANSWER_NAK, resp->psn, AETH_NAK | NAK_PSN_SEQ_ERR);
+		resp->nak_sent = true;
+		break;
+	case NO_RECV:
+		count(qp->engine, URXE_CNT_SEND_RNR_ERR);
+		resp->nak_sent = true;
+		answer(qp, ANSWER_RNR, pkt->psn, AETH_RNR | qp->attr.min_rnr_timer);
+		break;
+	case DROP:
+		count(qp->engine, URXE_CNT_RX_DROPPED);
+		resp->kind = KIND_NONE;
+		resp->psn = psn_add(pkt->psn, 1);
+		break;
+	default:
+		fault(qp, verdict, pkt);
+		break;
+	}
+}
+
+static enum verdict check(struct urxe_qp *qp, const struct urxe_opcode *op,
+			  const struct urxe_pkt *pkt)
+{
+	enum verdict v;
+
+	if ((v = check_psn(qp, pkt)) != OK || (v = check_sequence(qp, op)) != OK ||
+	    (v = check_opcode(qp, op)) != OK || (v = check_resources(qp, op)) != OK ||
+	    (v = check_length(qp, op, pkt)) != OK)
+		return v;
+	return check_access(qp, op, pkt);
+}
+
+void responder_rx(struct urxe_qp *qp, const struct urxe_pkt *pkt)
+{
+	const struct urxe_opcode *op = &urxe_opcodes[pkt->opcode];
+	enum verdict verdict = check(qp, op, pkt);
+
+	if (verdict != OK) {
+		refuse(qp, verdict, op, pkt);
+		return;
+	}
+	execute(qp, op, pkt);
+	if (qp->type != IBV_QPT_RC)
+		return;
+	if (op->kind == KIND_READ || op->kind == KIND_ATOMIC)
+		qp_ready(qp);
+	else if (pkt->ack_req)
+		answer(qp, ANSWER_ACK, pkt->psn, 0);
+}

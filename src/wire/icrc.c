@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "wire/icrc.h"
+
+#include "base/be.h"
+
+#include <isa-l/crc.h>
+
+#define IPV4_LEN   20
+#define IPV6_LEN   40
+#define UDP_LEN    8
+#define IPV4_DF    0x4000
+#define IP_UDP     17
+#define BTH_MASKED 4 /* the BTH byte of FECN, BECN and reserved bits */
+
+/* The CRC of eight bytes of ones: they stand where native InfiniBand has its LRH (A17.3.3). */
+#define CRC_SEED UINT32_C(0x2144df1c)
+
+#define CRC_POLY UINT32_C(0xedb88320) /* reflected: bit 31 is x^0 */
+
+/* The Identification and DF in an IPv4 header's second word, its first byte lowest. */
+#define ID_DF_MASK UINT32_C(0x0040ffff)
+
+static bool is_ipv4(const struct urxe_gid *gid)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	return !memcmp(gid->raw, mapped, sizeof(mapped));
+}
+
+static void put_ipv4(const struct urxe_icrc_net *net, size_t udp_len, uint8_t *h)
+{
+	h[0] = 0x45;
+	h[1] = 0xff; /* TOS */
+	put_be16(h + 2, (uint16_t)(IPV4_LEN + udp_len));
+	put_be16(h + 4, net->ip_id);
+	put_be16(h + 6, net->ip_df ? IPV4_DF : 0);
+	h[8] = 0xff; /* TTL */
+	h[9] = IP_UDP;
+	put_be16(h + 10, 0xffff); /* checksum */
+	memcpy(h + 12, net->src.raw + 12, 4);
+	memcpy(h + 16, net->dst.raw + 12, 4);
+}
+
+static void put_ipv6(const struct urxe_icrc_net *net, size_t udp_len, uint8_t *h)
+{
+	put_be32(h, 0x6fffffff); /* traffic class and flow label */
+	put_be16(h + 4, (uint16_t)udp_len);
+	h[6] = IP_UDP;
+	h[7] = 0xff; /* hop limit */
+	memcpy(h + 8, net->src.raw, 16);
+	memcpy(h + 24, net->dst.raw, 16);
+}
+
+/* The IP and UDP headers as the ICRC sees them; returns their length. */
+static size_t put_net(const struct urxe_icrc_net *net, size_t transport_len, uint8_t *h)
+{
+	size_t udp_len = UDP_LEN + transport_len + ICRC_LEN, ip_len;
+
+	if (is_ipv4(&net->dst)) {
+		put_ipv4(net, udp_len, h);
+		ip_len = IPV4_LEN;
+	} else {
+		put_ipv6(net, udp_len, h);
+		ip_len = IPV6_LEN;
+	}
+	h += ip_len;
+	put_be16(h, net->sport);
+	put_be16(h + 2, net->dport);
+	put_be16(h + 4, (uint16_t)udp_len);
+	put_be16(h + 6, 0xffff); /* checksum */
+	return ip_len + UDP_LEN;
+}
+
+/* Transport headers as the ICRC sees them. */
+static void put_masked(const uint8_t *hdr, size_t len, uint8_t *h)
+{
+	memcpy(h, hdr, len);
+	h[BTH_MASKED] = 0xff;
+}
+
+uint32_t urxe_icrc_begin(const struct urxe_icrc_net *net, size_t transport_len)
+{
+	uint8_t h[IPV6_LEN + UDP_LEN];
+
+	return crc32_gzip_refl(CRC_SEED, h, put_net(net, transport_len, h));
+}
+
+uint32_t urxe_icrc_headers(uint32_t crc, const uint8_t *hdr, size_t hdr_len)
+{
+	uint8_t h[URXE_HDR_MAX];
+
+	put_masked(hdr, hdr_len, h);
+	return crc32_gzip_refl(crc, h, hdr_len);
+}
+
+uint32_t urxe_icrc_update(uint32_t crc, const void *data, size_t len)
+{
+	return crc32_gzip_refl(crc, data, len);
+}
+
+void urxe_icrc_put(uint32_t crc, uint8_t wire[ICRC_LEN])
+{
+	crc = htole32(crc);
+	memcpy(wire, &crc, ICRC_LEN);
+}
+
+/* The product of two polynomials modulo the CRC's. */
+static uint32_t poly_mul(uint32_t a, uint32_t b)
+{
+	uint32_t product = 0;
+
+	for (; b; b <<= 1) {
+		product ^= a & -(b >> 31);
+		a = a >> 1 ^ (CRC_POLY & -(a & 1));
+	}
+	return product;
+}
+
+/*
+ * What was xored into four bytes that lie n - 4 bytes before the end, if that changed the CRC by
+ * delta; the first of the four is the lowest byte of the result.
+ *
+ * CRC is linear: delta is the CRC, without seed and final inversion, of the difference d alone,
+ * that is d * x^(8n) mod P. As P has a constant term, x has an inverse, and d = delta * x^(-8n).
+ * Row k, column i below is x^(-8 * i * 16^k): one factor for each hexadecimal digit of n.
+ */
+static uint32_t unshift(uint32_t delta, size_t n)
+{
+	static const uint32_t inverse[4][16] = {
+		{0x80000000, 0x6567cb95, 0xd7125358, 0x1f81b6e1, 0x5b358fd3, 0xeb21cebf, 0x2ff880c5,
+		 0x97fc423c, 0x2e9bb40b, 0x2fb98a7d, 0xd6f6fa3c, 0x2059d4a0, 0x36511375, 0x525983aa,
+		 0x31619cb3, 0x0f125cae},
+		{0x80000000, 0x12a59a49, 0x8df9403d, 0x9d764201, 0x5139de12, 0x17958e0b, 0xdb1c4863,
+		 0xc31ec6b9, 0xba340226, 0x6b85d37b, 0x0ba861bc, 0x39b0d61c, 0xfb844d1f, 0xc9771684,
+		 0x8073ef0c, 0xc3f881be},
+		{0x80000000, 0x29c45641, 0x12fbc105, 0x8b712bc1, 0xecd30c55, 0x930588dc, 0x3c4c471a,
+		 0x25cd5760, 0x3755ebd8, 0xe264a9e0, 0xc3a68b42, 0x219c9d64, 0x75cc86fa, 0xebcce135,
+		 0x84773a36, 0x4e1b970f},
+		{0x80000000, 0x24ee460c, 0x23783fcf, 0xea8683d0, 0x479933fc, 0x1e25ac62, 0x6523628c,
+		 0x3704e154, 0xa39442a5, 0x4ff1fa8c, 0xbc26806e, 0x1b2888be, 0x7910287d, 0xb8721901,
+		 0x7bea74c8, 0x655ffa6b},
+	};
+
+	for (int k = 0; n; k++, n >>= 4)
+		if (n & 15)
+			delta = poly_mul(delta, inverse[k][n & 15]);
+	return delta;
+}
+
+bool urxe_icrc_check(const struct urxe_icrc_net *net, const uint8_t *data, size_t len, bool exact,
+		     uint16_t *ret_ip_id)
+{
+	uint8_t h[IPV6_LEN + UDP_LEN + BTH_LEN];
+	size_t transport_len = len - ICRC_LEN, n;
+	uint32_t crc, got, diff = 0;
+
+	if (len < BTH_LEN + ICRC_LEN || len > UINT16_MAX - IPV4_LEN - UDP_LEN)
+		return false;
+	n = put_net(net, transport_len, h);
+	put_masked(data, BTH_LEN, h + n);
+	crc = crc32_gzip_refl(CRC_SEED, h, n + BTH_LEN);
+	crc = crc32_gzip_refl(crc, data + BTH_LEN, transport_len - BTH_LEN);
+	memcpy(&got, data + transport_len, ICRC_LEN);
+	got = le32toh(got);
+	if (got != crc) {
+		if (exact || !is_ipv4(&net->dst))
+			return false;
+		/* From the Identification to the end of the packet. */
+		diff = unshift(got ^ crc, IPV4_LEN - 4 + UDP_LEN + transport_len);
+		if (diff & ~ID_DF_MASK)
+			return false;
+	}
+	if (ret_ip_id)
+		*ret_ip_id = net->ip_id ^ (uint16_t)((diff & 0xff) << 8 | (diff >> 8 & 0xff));
+	return true;
+}
