@@ -47,11 +47,12 @@ void key_give(struct key_table *t, uint32_t lkey);
 static inline struct urxe_mr *key_find(const struct key_table *t, uint32_t key, bool remote)
 {
 	uint32_t index = key >> 8;
-	const struct key_entry *entry = &t->entries[index];
+	const struct key_entry *entry;
 
-	if (index == 0 || index > t->n || (key & 0xff) != (uint32_t)(entry->tag | remote))
+	if (index == 0 || index > t->n)
 		return NULL;
-	return entry->mr;
+	entry = &t->entries[index];
+	return (key & 0xff) == (uint32_t)(entry->tag | remote) ? entry->mr : NULL;
 }
 
 #endif

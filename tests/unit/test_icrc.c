@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "unit.h"
+
+#include "base/rng.h"
+#include "golden.h"
+#include "hex.h"
+#include "ip_packet.h"
+#include "wire/icrc.h"
+#include "wire/packet.h"
+
+enum { DATA_MAX = 65535 - 28, HDR = BTH_LEN };
+
+static uint8_t data[DATA_MAX + 8];
+
+static struct urxe_gid ipv4(uint32_t addr)
+{
+	struct urxe_gid gid = {.raw = {[10] = 0xff, [11] = 0xff}};
+
+	put_be32(gid.raw + 12, addr);
+	return gid;
+}
+
+static struct urxe_icrc_net random_ipv4(struct rng *r)
+{
+	return (struct urxe_icrc_net){
+		.src = ipv4((uint32_t)rng_next(r)),
+		.dst = ipv4((uint32_t)rng_next(r)),
+		.sport = (uint16_t)rng_next(r),
+		.dport = 4791,
+		.ip_id = (uint16_t)rng_next(r),
+		.ip_df = rng_below(r, 2),
+	};
+}
+
+/* Random bytes from the BTH on, with the ICRC that net gives them; len counts the ICRC. */
+static void make_packet(struct rng *r, const struct urxe_icrc_net *net, size_t len)
+{
+	uint32_t crc;
+
+	for (size_t i = 0; i < len; i++)
+		data[i] = (uint8_t)rng_next(r);
+	crc = urxe_icrc_begin(net, len - ICRC_LEN);
+	crc = urxe_icrc_headers(crc, data, HDR);
+	crc = urxe_icrc_update(crc, data + HDR, len - ICRC_LEN - HDR);
+	urxe_icrc_put(crc, data + len - ICRC_LEN);
+}
+
+static void golden_packets_have_their_icrc(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(golden); i++) {
+		uint8_t packet[512], wire[ICRC_LEN];
+		size_t len = hex_decode(golden[i].hex, packet, sizeof(packet));
+		struct ip_packet ip;
+		struct urxe_pkt pkt;
+		size_t hdr_len;
+		uint32_t crc;
+
+		assert_true(ip_packet_split(packet, len, &ip));
+		assert_int_equal(urxe_pkt_parse(ip.bth, ip.len - ICRC_LEN, &pkt), 0);
+		hdr_len = (size_t)(pkt.payload - ip.bth);
+		crc = urxe_icrc_begin(&ip.net, ip.len - ICRC_LEN);
+		crc = urxe_icrc_headers(crc, ip.bth, hdr_len);
+		crc = urxe_icrc_update(crc, pkt.payload, ip.len - ICRC_LEN - hdr_len);
+		urxe_icrc_put(crc, wire);
+		assert_memory_equal(wire, packet + len - ICRC_LEN, ICRC_LEN);
+		assert_true(urxe_icrc_check(&ip.net, ip.bth, ip.len, true, NULL));
+	}
+}
+
+/* Routers may set these BTH bits, and hosts may gather payload in any pieces. */
+static void congestion_bits_and_pieces_do_not_matter(void **state)
+{
+	struct rng r = {.state = 1};
+	struct urxe_icrc_net net = random_ipv4(&r);
+	uint32_t whole, pieces;
+
+	make_packet(&r, &net, 300);
+	assert_true(urxe_icrc_check(&net, data, 300, true, NULL));
+	data[4] ^= 0xff;
+	assert_true(urxe_icrc_check(&net, data, 300, true, NULL));
+
+	whole = urxe_icrc_update(1, data, 296);
+	pieces = 1;
+	for (size_t i = 0; i < 296; i++)
+		pieces = urxe_icrc_update(pieces, data + i, 1);
+	assert_int_equal(pieces, whole);
+}
+
+static void every_flipped_bit_is_seen(void **state)
+{
+	enum { LEN = 44 };
+	struct rng r = {.state = 2};
+	struct urxe_icrc_net net = random_ipv4(&r);
+
+	make_packet(&r, &net, LEN);
+	for (unsigned bit = 0; bit < LEN * 8; bit++) {
+		if (bit / 8 == 4)
+			continue; /* masked */
+		data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		assert_false(urxe_icrc_check(&net, data, LEN, true, NULL));
+		data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	net.sport ^= 1;
+	assert_false(urxe_icrc_check(&net, data, LEN, true, NULL));
+	net.sport ^= 1;
+	net.src.raw[15] ^= 1;
+	assert_false(urxe_icrc_check(&net, data, LEN, true, NULL));
+}
+
+static void assert_solves(struct rng *r, size_t len)
+{
+	struct urxe_icrc_net net = random_ipv4(r), guess = net;
+	uint16_t id = (uint16_t)~net.ip_id;
+
+	make_packet(r, &net, len);
+	guess.ip_id = 0;
+	guess.ip_df = true;
+	assert_true(urxe_icrc_check(&guess, data, len, false, &id));
+	assert_int_equal(id, net.ip_id);
+	assert_true(urxe_icrc_check(&guess, data, len, false, NULL));
+	assert_int_equal(urxe_icrc_check(&guess, data, len, true, NULL),
+			 net.ip_id == 0 && net.ip_df);
+	id = (uint16_t)~net.ip_id;
+	assert_true(urxe_icrc_check(&net, data, len, true, &id));
+	assert_int_equal(id, net.ip_id);
+}
+
+static void identification_and_df_are_solved_for(void **state)
+{
+	struct rng r = {.state = 5};
+
+	for (size_t len = BTH_LEN + ICRC_LEN; len < 4400; len++)
+		assert_solves(&r, len);
+	for (int i = 0; i < 300; i++)
+		assert_solves(&r, 4400 + rng_below(&r, DATA_MAX - 4400));
+	assert_solves(&r, DATA_MAX);
+}
+
+/* MF, the reserved flag and the fragment offset are no unknowns: they must be zero. */
+static void no_other_ipv4_bits_are_solved_for(void **state)
+{
+	struct rng r = {.state = 6};
+	struct urxe_icrc_net net = random_ipv4(&r);
+	enum { LEN = 64 };
+
+	for (unsigned bit = 0; bit < 16; bit++) {
+		/* CRC is linear: what the bit does to zeros, it does to every packet. */
+		uint8_t flipped[4 + 12 + 8 + LEN - ICRC_LEN] = {0};
+		uint8_t zeros[sizeof(flipped)] = {0};
+		uint32_t delta;
+		bool df = bit == 14;
+
+		make_packet(&r, &net, LEN);
+		put_be16(flipped + 2, (uint16_t)(1 << bit));
+		delta = urxe_icrc_update(0, flipped, sizeof(flipped)) ^
+			urxe_icrc_update(0, zeros, sizeof(zeros));
+		for (unsigned i = 0; i < ICRC_LEN; i++)
+			data[LEN - ICRC_LEN + i] ^= (uint8_t)(delta >> 8 * i);
+		assert_int_equal(urxe_icrc_check(&net, data, LEN, false, NULL), df);
+	}
+}
+
+static void one_in_32768_wrong_packets_passes_when_solving(void **state)
+{
+	struct rng r = {.state = 7};
+	struct urxe_icrc_net net = random_ipv4(&r);
+	int passed = 0;
+
+	make_packet(&r, &net, 48);
+	for (int i = 0; i < 1 << 18; i++) {
+		put_be32(data + 44, (uint32_t)rng_next(&r));
+		passed += urxe_icrc_check(&net, data, 48, false, NULL);
+	}
+	assert_in_range(passed, 1, 24); /* 8 expected */
+}
+
+static void ipv6_is_always_exact(void **state)
+{
+	struct rng r = {.state = 8};
+	struct urxe_icrc_net net = {
+		.src.raw = {0xfe, 0x80, [15] = 1},
+		.dst.raw = {0xfe, 0x80, [15] = 2},
+		.sport = 0xc000,
+		.dport = 4791,
+	};
+	uint16_t id = 1;
+
+	make_packet(&r, &net, 48);
+	assert_true(urxe_icrc_check(&net, data, 48, false, &id));
+	assert_int_equal(id, 0);
+	for (unsigned bit = 0; bit < 32; bit++) {
+		data[44 + bit / 8] ^= (uint8_t)(1 << bit % 8);
+		assert_false(urxe_icrc_check(&net, data, 48, false, NULL));
+		data[44 + bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	net.dst.raw[15] = 3;
+	assert_false(urxe_icrc_check(&net, data, 48, false, NULL));
+}
+
+static void impossible_lengths_are_refused(void **state)
+{
+	struct rng r = {.state = 9};
+	struct urxe_icrc_net net = random_ipv4(&r);
+
+	for (size_t len = 0; len < BTH_LEN + ICRC_LEN; len++)
+		assert_false(urxe_icrc_check(&net, data, len, false, NULL));
+	for (size_t len = DATA_MAX + 1; len <= sizeof(data); len++) {
+		make_packet(&r, &net, len); /* so only its length can be what is wrong */
+		assert_false(urxe_icrc_check(&net, data, len, false, NULL));
+	}
+	assert_false(urxe_icrc_check(&net, data, SIZE_MAX, false, NULL));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(golden_packets_have_their_icrc),
+		cmocka_unit_test(congestion_bits_and_pieces_do_not_matter),
+		cmocka_unit_test(every_flipped_bit_is_seen),
+		cmocka_unit_test(identification_and_df_are_solved_for),
+		cmocka_unit_test(no_other_ipv4_bits_are_solved_for),
+		cmocka_unit_test(one_in_32768_wrong_packets_passes_when_solving),
+		cmocka_unit_test(ipv6_is_always_exact),
+		cmocka_unit_test(impossible_lengths_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
