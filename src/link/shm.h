@@ -17,7 +17,9 @@
  * descriptors); it is rung only when the receiver has said that it sleeps.
  *
  * Threads: one endpoint belongs to one lock domain, held by the caller. Polling functions make no
- * system call in the steady state.
+ * system call in the steady state. Callbacks (pull, deliver) must not call the endpoint they are
+ * called for. A forked child must not use or close its parent's endpoint; it keeps the parent's
+ * claims alive until it ends or executes a program.
  */
 #ifndef URXE_LINK_SHM_H
 #define URXE_LINK_SHM_H
@@ -44,7 +46,10 @@ void urxe_shm_close(struct urxe_shm *shm);
  */
 int urxe_shm_claim(struct urxe_shm *shm, uint32_t *ret_base);
 
-/* Is somebody in this namespace (this endpoint too) the owner of the QPN's block? */
+/*
+ * Is somebody in this namespace (this endpoint too) the owner of the QPN's block? To find out is to
+ * connect: a few system calls, unless there is a connection.
+ */
 bool urxe_shm_block_exists(struct urxe_shm *shm, uint32_t qpn);
 
 /*
@@ -67,7 +72,10 @@ void *urxe_shm_peer_user(const struct urxe_shm_peer *peer);
 unsigned urxe_shm_send(struct urxe_shm_peer *peer, uint64_t now, urxe_pull_fn *pull, void *arg,
 		       unsigned budget);
 
-/* Pass on a packet that arrived elsewhere (UDP) for this peer. Dropped when there is no room. */
+/*
+ * Pass on a packet that arrived elsewhere (UDP) for this peer, with its path and CE mark; the
+ * path's source port is lost. Dropped when there is no room.
+ */
 void urxe_shm_forward(struct urxe_shm_peer *peer, uint64_t now, const struct urxe_rx *rx);
 
 /* Take packets from all incoming rings, fairly, at most budget. Returns how many. */
@@ -78,15 +86,18 @@ bool urxe_shm_pending(const struct urxe_shm *shm);
 
 /*
  * Sleep protocol. arm: tell all senders to ring, and all receivers whose full ring holds us up to
- * ring when there is room; returns false if something came in meanwhile (then do not sleep).
- * disarm: senders need not ring any more. Both are cheap and idempotent.
+ * ring when there is room; returns false if something came in meanwhile (then do not sleep). Each
+ * sender rings at most once per arm, so arm before every sleep, armed already or not; rings that
+ * connect later are covered. disarm: senders need not ring any more. Both are cheap.
  */
 bool urxe_shm_arm(struct urxe_shm *shm);
 void urxe_shm_disarm(struct urxe_shm *shm);
 
 /*
  * An epoll descriptor, readable when a doorbell rang, a peer connects or a peer is gone;
- * urxe_shm_service() then handles it all and returns whether a ring changed (came or went).
+ * urxe_shm_service() then handles it, in bounded time (what is left keeps the descriptor readable),
+ * and returns whether a ring changed (came or went): poll then. Who polls without sleeping must
+ * still look at the descriptor now and then, or new peers wait for ever.
  */
 int urxe_shm_fd(const struct urxe_shm *shm);
 bool urxe_shm_service(struct urxe_shm *shm);
@@ -95,6 +106,7 @@ struct urxe_shm_stats {
 	uint64_t tx_pkts, tx_bytes, rx_pkts, rx_bytes;
 	uint64_t tx_no_peer;   /* dropped: nobody owns the block */
 	uint64_t tx_full;      /* times a ring was found full */
+	uint64_t fwd_dropped;  /* forwards dropped: the ring was full, or the packet too large */
 	uint64_t doorbells;    /* system calls made to wake somebody */
 	uint64_t rx_malformed; /* a peer wrote nonsense: its connection was dropped */
 };

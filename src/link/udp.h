@@ -22,8 +22,9 @@ struct urxe_udp;
 struct urxe_udp_conf {
 	const struct urxe_gid *gids; /* our addresses: packets to others are not ours */
 	unsigned n_gids;
-	uint16_t port;         /* 4791 but in tests */
-	uint32_t rcvbuf_bytes; /* asked of the kernel, which grants at most net.core.rmem_max */
+	uint16_t port; /* 4791 but in tests */
+	/* Asked of the kernel: net.core.rmem_max and wmem_max limit it. 0: the default. */
+	uint32_t rcvbuf_bytes;
 	uint32_t sndbuf_bytes;
 	uint64_t seed; /* of the source ports */
 };
@@ -35,7 +36,10 @@ struct urxe_udp_conf {
 int urxe_udp_open(const struct urxe_udp_conf *conf, struct urxe_udp **ret_udp);
 void urxe_udp_close(struct urxe_udp *udp);
 
-/* A source port for a new path between these two QPs: stable, spread, one of those we hold. */
+/*
+ * A source port for a new path between these two QPs: stable, spread, one of those we hold. It may
+ * have to be bound first: call it in the network namespace in which the endpoint was opened.
+ */
 uint16_t urxe_udp_sport(struct urxe_udp *udp, uint32_t qpn, uint32_t dqpn);
 
 /*
@@ -46,7 +50,10 @@ uint16_t urxe_udp_sport(struct urxe_udp *udp, uint32_t qpn, uint32_t dqpn);
 unsigned urxe_udp_send(struct urxe_udp *udp, urxe_pull_fn *pull, void *arg, unsigned budget);
 bool urxe_udp_blocked(const struct urxe_udp *udp);
 
-/* Receive what is there, at most about budget packets; verify ICRCs; deliver. Returns how many. */
+/*
+ * Receive what is there, at most about budget packets; verify ICRCs; deliver. Returns how many were
+ * delivered. After a poll that found nothing, a single packet is handed up without a look for more.
+ */
 unsigned urxe_udp_poll(struct urxe_udp *udp, urxe_rx_fn *deliver, void *arg, unsigned budget);
 
 /* An epoll descriptor, readable when packets wait or when a blocked send may go on. */
@@ -58,7 +65,7 @@ struct urxe_udp_stats {
 	uint64_t rx_bad_icrc;
 	uint64_t rx_runt;      /* shorter than BTH and ICRC */
 	uint64_t rx_foreign;   /* to an address that is not ours */
-	uint64_t rx_overflow;  /* dropped by the kernel: receive buffer full (SO_RXQ_OVFL) */
+	uint64_t rx_overflow;  /* the kernel's buffer was full; known at the next packet */
 	uint32_t rcvbuf_bytes; /* as granted */
 };
 void urxe_udp_stats(const struct urxe_udp *udp, struct urxe_udp_stats *ret_stats);

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Inside the UDP link: udp.c opens sockets, udp_tx.c batches and sends, udp_rx.c receives. */
+#ifndef URXE_LINK_UDP_PRIV_H
+#define URXE_LINK_UDP_PRIV_H
+
+#include "link/udp.h"
+
+#include <netinet/in.h>
+#include <string.h>
+
+enum udp_family {
+	UDP_V4,
+	UDP_V6,
+	UDP_FAMILIES,
+};
+
+enum {
+	UDP_SOURCES = 16,   /* source ports */
+	UDP_SEGS_MAX = 64,  /* the kernel's UDP_MAX_SEGMENTS was never lower */
+	UDP_RX_MAX = 65536, /* GRO never makes a larger datagram */
+	/* With Ethernet, IPv6 and UDP headers not above the usual gso_max_size. */
+	UDP_BATCH_MAX = 65536 - 14 - 40 - 8,
+	UDP_NO_PORT = 0,
+};
+
+/* One of our addresses. */
+struct udp_addr {
+	struct urxe_gid gid;
+	uint32_t ifindex; /* of a link-local address, otherwise 0 */
+};
+
+/*
+ * A source port, held in each family that we have addresses of. A socket is bound to our address if
+ * there is only one: sending is cheaper when it need not be named.
+ */
+struct udp_source {
+	uint16_t port; /* UDP_NO_PORT: not bound yet */
+	int fd[UDP_FAMILIES];
+};
+
+/*
+ * Consecutive packets of one path and one size, as they go on the wire, ready for one system call.
+ * They are copied here before the ICRC is taken: an application may write to memory that a peer
+ * reads, and a packet whose payload changed behind its ICRC would be lost each time it is resent.
+ */
+struct udp_batch {
+	struct urxe_path path;
+	const struct udp_source *source;
+	uint32_t len;     /* of buf */
+	uint32_t seg_len; /* of each packet, but perhaps of a shorter last one */
+	unsigned n;       /* packets; 0: the batch is free */
+	/* Puts a payload behind a bare BTH on a 16-byte boundary: the CRC is faster there. */
+	_Alignas(16) uint8_t skew[4];
+	uint8_t buf[UDP_BATCH_MAX];
+};
+
+/* What the kernel told of a datagram that was received. */
+struct udp_datagram {
+	struct urxe_path path;
+	const uint8_t *data;
+	size_t len;
+	size_t seg_len; /* the packets' in it, but perhaps of a shorter last one */
+	bool ce;
+};
+
+struct urxe_udp {
+	int epoll_fd;
+	int rx_fd[UDP_FAMILIES];         /* -1: no address of that family */
+	uint32_t rx_drops[UDP_FAMILIES]; /* the sockets' drop counters as last seen */
+	unsigned rx_next;                /* the family to look at first */
+	bool rx_idle;                    /* the last poll found nothing */
+	unsigned segs_max;               /* 1: the kernel cannot segment */
+	int blocked_fd;                  /* waits for EPOLLOUT; -1: none */
+	unsigned cur;    /* the batch being filled; the other one goes out before it */
+	uint32_t warned; /* kinds of send errors that were logged */
+	uint16_t port;
+	uint32_t sndbuf_bytes;
+	uint64_t seed;
+	struct urxe_udp_stats stats;
+	struct udp_source source[UDP_SOURCES];
+	struct urxe_frame frame;
+	struct udp_batch batch[2];
+	uint8_t rx_buf[UDP_RX_MAX];
+	const struct udp_addr *sole[UDP_FAMILIES]; /* the only address of the family, or NULL */
+	unsigned n_addrs;
+	struct udp_addr addr[];
+};
+
+static inline enum udp_family udp_gid_family(const struct urxe_gid *gid)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(gid->raw, mapped, sizeof(mapped)) ? UDP_V6 : UDP_V4;
+}
+
+static inline void udp_gid_from_v4(struct urxe_gid *gid, struct in_addr addr)
+{
+	memset(gid->raw, 0, 10);
+	memset(gid->raw + 10, 0xff, 2);
+	memcpy(gid->raw + 12, &addr, 4);
+}
+
+/* Our own record of that address; NULL: not ours. */
+const struct udp_addr *urxe_udp_addr(const struct urxe_udp *udp, const struct urxe_gid *gid);
+
+/* The packets of a datagram to one of our addresses: verified, delivered. Returns how many. */
+unsigned urxe_udp_rx_datagram(struct urxe_udp *udp, const struct udp_datagram *dgram,
+			      urxe_rx_fn *deliver, void *arg);
+
+#endif

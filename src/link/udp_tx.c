@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "link/udp_priv.h"
+
+#include "base/log.h"
+#include "wire/icrc.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/in6.h>
+#include <netinet/udp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+/* The socket address and the control messages of one send. */
+struct envelope {
+	union {
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} to;
+	_Alignas(struct cmsghdr)
+		uint8_t control[CMSG_SPACE(sizeof(struct in6_pktinfo)) +
+				3 * CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t))];
+};
+
+static uint32_t packet_len(const struct urxe_frame *frame)
+{
+	return frame->hdr_len + frame->payload_len + frame->pad + ICRC_LEN;
+}
+
+/* May this frame join the packets of the batch? */
+static bool batch_takes(const struct urxe_udp *udp, const struct udp_batch *b,
+			const struct urxe_frame *frame)
+{
+	uint32_t len = packet_len(frame);
+
+	return b->n < udp->segs_max && b->len + len <= sizeof(b->buf) && len <= b->seg_len &&
+	       b->len == b->n * b->seg_len && /* no shorter one is in it */
+	       !memcmp(&b->path, frame->path, sizeof(b->path));
+}
+
+/* Of the sockets that we hold, the one of the path's source port. */
+static const struct udp_source *source_of(const struct urxe_udp *udp, uint16_t port)
+{
+	for (int i = 1; i < UDP_SOURCES; i++)
+		if (udp->source[i].port == port && port != UDP_NO_PORT)
+			return &udp->source[i];
+	return &udp->source[0];
+}
+
+static void batch_begin(const struct urxe_udp *udp, struct udp_batch *b,
+			const struct urxe_frame *frame)
+{
+	b->path = *frame->path;
+	b->source = source_of(udp, frame->path->sport);
+	b->seg_len = packet_len(frame);
+}
+
+static void batch_add(const struct urxe_udp *udp, struct udp_batch *b,
+		      const struct urxe_frame *frame)
+{
+	const struct urxe_icrc_net net = {
+		.src = b->path.sgid,
+		.dst = b->path.dgid,
+		.sport = b->source->port,
+		.dport = udp->port,
+		.ip_id = (uint16_t)b->n,
+		.ip_df = true,
+	};
+	uint32_t len = packet_len(frame), crc;
+	uint8_t *packet = b->buf + b->len, *p = packet + frame->hdr_len;
+
+	assert(b->len + len <= sizeof(b->buf));
+	memcpy(packet, frame->hdr, frame->hdr_len);
+	for (unsigned i = 0; i < frame->n_iov; i++) {
+		memcpy(p, frame->iov[i].iov_base, frame->iov[i].iov_len);
+		p += frame->iov[i].iov_len;
+	}
+	memset(p, 0, frame->pad);
+	crc = urxe_icrc_begin(&net, len - ICRC_LEN);
+	crc = urxe_icrc_headers(crc, packet, frame->hdr_len);
+	crc = urxe_icrc_update(crc, packet + frame->hdr_len, frame->payload_len + frame->pad);
+	urxe_icrc_put(crc, packet + len - ICRC_LEN);
+	b->len += len;
+	b->n++;
+}
+
+static void put_cmsg(struct msghdr *msg, int level, int type, const void *data, size_t len)
+{
+	struct cmsghdr *cmsg = (void *)((uint8_t *)msg->msg_control + msg->msg_controllen);
+
+	cmsg->cmsg_level = level;
+	cmsg->cmsg_type = type;
+	cmsg->cmsg_len = CMSG_LEN(len);
+	memcpy(CMSG_DATA(cmsg), data, len);
+	msg->msg_controllen += CMSG_SPACE(len);
+}
+
+static void put_cmsg_int(struct msghdr *msg, int level, int type, int value)
+{
+	put_cmsg(msg, level, type, &value, sizeof(value));
+}
+
+/* Does the kernel know this source address by itself? */
+static bool is_sole(const struct urxe_udp *udp, enum udp_family family, const struct urxe_gid *sgid)
+{
+	const struct udp_addr *sole = udp->sole[family];
+
+	return sole && !memcmp(&sole->gid, sgid, sizeof(*sgid));
+}
+
+static void address_v4(const struct urxe_udp *udp, const struct urxe_path *path,
+		       struct envelope *env, struct msghdr *msg)
+{
+	struct in_pktinfo info = {0};
+
+	env->to.v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(udp->port)};
+	memcpy(&env->to.v4.sin_addr, path->dgid.raw + 12, 4);
+	msg->msg_namelen = sizeof(env->to.v4);
+	memcpy(&info.ipi_spec_dst, path->sgid.raw + 12, 4);
+	if (!is_sole(udp, UDP_V4, &path->sgid))
+		put_cmsg(msg, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+	if (path->tclass)
+		put_cmsg_int(msg, IPPROTO_IP, IP_TOS, path->tclass);
+	if (path->hop_limit)
+		put_cmsg_int(msg, IPPROTO_IP, IP_TTL, path->hop_limit);
+}
+
+static void address_v6(const struct urxe_udp *udp, const struct urxe_path *path,
+		       struct envelope *env, struct msghdr *msg)
+{
+	const struct udp_addr *own = urxe_udp_addr(udp, &path->sgid);
+	struct in6_pktinfo info = {.ipi6_ifindex = own ? own->ifindex : 0};
+	uint32_t flow_label = htonl(path->flow_label & IPV6_FLOWINFO_FLOWLABEL);
+
+	env->to.v6 = (struct sockaddr_in6){.sin6_family = AF_INET6,
+					   .sin6_port = htons(udp->port),
+					   .sin6_scope_id = info.ipi6_ifindex};
+	memcpy(&env->to.v6.sin6_addr, path->dgid.raw, 16);
+	msg->msg_namelen = sizeof(env->to.v6);
+	memcpy(&info.ipi6_addr, path->sgid.raw, 16);
+	if (!is_sole(udp, UDP_V6, &path->sgid))
+		put_cmsg(msg, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+	if (flow_label)
+		put_cmsg(msg, IPPROTO_IPV6, IPV6_FLOWINFO, &flow_label, sizeof(flow_label));
+	if (path->tclass)
+		put_cmsg_int(msg, IPPROTO_IPV6, IPV6_TCLASS, path->tclass);
+	if (path->hop_limit)
+		put_cmsg_int(msg, IPPROTO_IPV6, IPV6_HOPLIMIT, path->hop_limit);
+}
+
+static ssize_t send_batch(const struct urxe_udp *udp, struct udp_batch *b, int fd,
+			  enum udp_family family)
+{
+	struct envelope env;
+	struct iovec iov = {b->buf, b->len};
+	struct msghdr msg = {
+		.msg_name = &env.to, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = env.control};
+	uint16_t seg_len = (uint16_t)b->seg_len;
+
+	if (family == UDP_V4)
+		address_v4(udp, &b->path, &env, &msg);
+	else
+		address_v6(udp, &b->path, &env, &msg);
+	if (b->n > 1)
+		put_cmsg(&msg, SOL_UDP, UDP_SEGMENT, &seg_len, sizeof(seg_len));
+	return sendmsg(fd, &msg, 0);
+}
+
+/* Packets of this batch are lost. The transport will find out; the operator is told once. */
+static void tx_error(struct urxe_udp *udp, const struct udp_batch *b, int err)
+{
+	static const struct {
+		int err;
+		const char *advice;
+	} kinds[] = {
+		{0, "packets are lost"},
+		{ENETUNREACH, "there is no route to the peer's network (see 'ip route get')"},
+		{EHOSTUNREACH, "the peer does not answer, or there is no route (see 'ip neigh')"},
+		{EMSGSIZE,
+		 "the MTU of the interface or the way is too small for the QP's path MTU"},
+		{EPERM, "a firewall rule forbids it (UDP port 4791 out)"},
+		{EACCES, "a route or firewall rule forbids it (UDP port 4791 out)"},
+		{EINVAL, "the source address is no longer on this host, or the MTU is too small"},
+		{ENETDOWN, "the interface is down (see 'ip link')"},
+		{EAFNOSUPPORT, "no address of the peer's IP family is among this device's GIDs"},
+	};
+	unsigned kind = 0;
+
+	for (unsigned i = 1; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (kinds[i].err == err)
+			kind = i;
+	udp->stats.tx_errors += b->n;
+	if (udp->warned & 1u << kind)
+		return;
+	udp->warned |= 1u << kind;
+	log_warn("sending %u bytes by UDP: %s: %s", b->seg_len, strerror(err), kinds[kind].advice);
+}
+
+static int wait_writable(struct urxe_udp *udp, int fd)
+{
+	struct epoll_event event = {.events = EPOLLOUT};
+
+	if (udp->blocked_fd == fd)
+		return 0;
+	if (epoll_ctl(udp->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+		return -errno;
+	udp->blocked_fd = fd;
+	udp->stats.tx_blocked++;
+	return 0;
+}
+
+static void done_waiting(struct urxe_udp *udp)
+{
+	if (udp->blocked_fd >= 0)
+		epoll_ctl(udp->epoll_fd, EPOLL_CTL_DEL, udp->blocked_fd, NULL);
+	udp->blocked_fd = -1;
+}
+
+/* Send a batch. False: it has to be tried again when its socket is writable. */
+static bool flush(struct urxe_udp *udp, struct udp_batch *b)
+{
+	enum udp_family family = udp_gid_family(&b->path.dgid);
+	int fd, err = 0;
+
+	if (!b->n)
+		return true;
+	fd = b->source->fd[family];
+	if (fd < 0)
+		err = EAFNOSUPPORT;
+	else if (send_batch(udp, b, fd, family) < 0)
+		err = errno;
+	udp->stats.tx_calls++;
+	if (err == EAGAIN || err == ENOBUFS) {
+		err = -wait_writable(udp, fd);
+		if (!err)
+			return false;
+	}
+	done_waiting(udp);
+	if (!err) {
+		udp->stats.tx_pkts += b->n;
+		udp->stats.tx_bytes += b->len;
+	} else {
+		/* The device cannot segment with checksums. */
+		if (err == EIO && b->n > 1)
+			udp->segs_max = 1;
+		tx_error(udp, b, err);
+	}
+	b->n = 0;
+	b->len = 0;
+	return true;
+}
+
+static bool flush_all(struct urxe_udp *udp)
+{
+	return flush(udp, &udp->batch[!udp->cur]) && flush(udp, &udp->batch[udp->cur]);
+}
+
+unsigned urxe_udp_send(struct urxe_udp *udp, urxe_pull_fn *pull, void *arg, unsigned budget)
+{
+	unsigned n = 0;
+
+	if (!flush_all(udp))
+		return 0;
+	while (n < budget && pull(arg, &udp->frame)) {
+		struct udp_batch *b = &udp->batch[udp->cur];
+		bool full = b->n && !batch_takes(udp, b, &udp->frame);
+
+		n++;
+		if (full) {
+			udp->cur = !udp->cur;
+			b = &udp->batch[udp->cur];
+		}
+		if (!b->n)
+			batch_begin(udp, b, &udp->frame);
+		batch_add(udp, b, &udp->frame);
+		if (full && !flush(udp, &udp->batch[!udp->cur]))
+			return n;
+	}
+	flush_all(udp);
+	return n;
+}
+
+bool urxe_udp_blocked(const struct urxe_udp *udp)
+{
+	return udp->blocked_fd >= 0;
+}
