@@ -83,6 +83,7 @@ static bool build_response(struct urxe_qp *qp, struct resource *res, struct urxe
 	res->cur_psn = psn_add(res->cur_psn, 1);
 	if (last) {
 		res->pending = false;
+		res->answered = true;
 		qp->resp.n_pending--;
 	}
 	return true;
@@ -93,8 +94,8 @@ bool answer_pull(struct urxe_qp *qp, struct urxe_frame *f)
 	struct responder *resp = &qp->resp;
 	struct resource *res = next_pending(resp);
 
-	/* In ERR only the NAK that led there is still owed. */
-	if (qp->state == IBV_QPS_ERR)
+	/* In ERR only the NAK that led there is still owed, and what has to go before it. */
+	if (qp->state == IBV_QPS_ERR && resp->answer != ANSWER_NAK)
 		res = NULL;
 	if (res && resp->answer != ANSWER_NONE && psn_diff(resp->answer_psn, res->cur_psn) < 0)
 		res = NULL; /* the ACK is for what came before */

@@ -241,4 +241,8 @@ int urxe_qp_post_send(struct urxe_qp *qp, uint64_t now, const struct ibv_send_wr
 int urxe_qp_post_recv(struct urxe_qp *qp, const struct ibv_recv_wr *wr,
 		      const struct ibv_recv_wr **bad_wr);
 
+/* As urxe_qp_post_send(), but all of a list or, if one of it cannot be posted, none. */
+int urxe_qp_post_batch(struct urxe_qp *qp, uint64_t now, const struct ibv_send_wr *wr,
+		       urxe_resolve_ah_fn *resolve);
+
 #endif

@@ -149,6 +149,29 @@ static int post_one(struct urxe_qp *qp, const struct ibv_send_wr *wr, urxe_resol
 	return 0;
 }
 
+/* In ERR a request is taken and flushed (IBA 10.8.3.2); in SQD it waits. */
+static bool may_post_send(const struct urxe_qp *qp)
+{
+	return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD || qp->state == IBV_QPS_SQE ||
+	       qp->state == IBV_QPS_ERR;
+}
+
+static void flush_posted(struct urxe_qp *qp)
+{
+	while ((qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE) && qp->sq.head != qp->sq.tail)
+		qp_retire_send(qp, IBV_WC_WR_FLUSH_ERR);
+}
+
+static void begin_posted(struct urxe_qp *qp, uint64_t now, bool was_empty)
+{
+	if (qp->sq.head != qp->sq.tail) {
+		if (was_empty)
+			requester_restart_timer(qp, now);
+		qp_ready(qp);
+	}
+	engine_settle(qp->engine);
+}
+
 int urxe_qp_post_send(struct urxe_qp *qp, uint64_t now, const struct ibv_send_wr *wr,
 		      const struct ibv_send_wr **bad_wr, urxe_resolve_ah_fn *resolve)
 {
@@ -157,25 +180,37 @@ int urxe_qp_post_send(struct urxe_qp *qp, uint64_t now, const struct ibv_send_wr
 
 	qp->engine->now = now;
 	for (; wr; wr = wr->next) {
-		/* In ERR a request is taken and flushed (IBA 10.8.3.2); in SQD it waits. */
-		bool ok = qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
-			  qp->state == IBV_QPS_SQE || qp->state == IBV_QPS_ERR;
-
-		rc = ok ? post_one(qp, wr, resolve) : -EINVAL;
+		rc = may_post_send(qp) ? post_one(qp, wr, resolve) : -EINVAL;
 		if (rc < 0) {
 			*bad_wr = wr;
 			break;
 		}
-		if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
-			qp_retire_send(qp, IBV_WC_WR_FLUSH_ERR);
+		flush_posted(qp);
 	}
-	if (qp->sq.head != qp->sq.tail) {
-		if (was_empty)
-			requester_restart_timer(qp, now);
-		qp_ready(qp);
-	}
-	engine_settle(qp->engine);
+	begin_posted(qp, now, was_empty);
 	return rc;
+}
+
+int urxe_qp_post_batch(struct urxe_qp *qp, uint64_t now, const struct ibv_send_wr *wr,
+		       urxe_resolve_ah_fn *resolve)
+{
+	bool was_empty = qp->sq.head == qp->sq.tail;
+	uint32_t tail = qp->sq.tail;
+
+	if (!may_post_send(qp))
+		return -EINVAL;
+	qp->engine->now = now;
+	for (; wr; wr = wr->next) {
+		int rc = post_one(qp, wr, resolve);
+
+		if (rc < 0) {
+			qp->sq.tail = tail;
+			return rc;
+		}
+	}
+	flush_posted(qp);
+	begin_posted(qp, now, was_empty);
+	return 0;
 }
 
 int urxe_qp_post_recv(struct urxe_qp *qp, const struct ibv_recv_wr *wr,

@@ -47,7 +47,8 @@ struct requester {
 /* A READ or ATOMIC being answered, or kept for a repeat of the request (IBA 9.4.5, 9.7.5.1.2). */
 struct resource {
 	bool valid;
-	bool pending; /* not all of it has been sent */
+	bool pending;  /* not all of it has been sent */
+	bool answered; /* all of it has been sent once: what is pending is a repeat */
 	bool atomic;
 	uint32_t first_psn;
 	uint32_t n_psn;

@@ -47,7 +47,7 @@ static const struct fault faults[] = {
 	[RECV_TOO_SMALL] = {AETH_NAK | NAK_INVALID_REQ, true, IBV_WC_LOC_LEN_ERR,
 			    IBV_EVENT_QP_FATAL},
 	[RECV_ACCESS] = {AETH_NAK | NAK_REM_OP_ERR, true, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL},
-	[REMOTE_ACCESS] = {AETH_NAK | NAK_REM_ACCESS_ERR, true, IBV_WC_REM_ACCESS_ERR,
+	[REMOTE_ACCESS] = {AETH_NAK | NAK_REM_ACCESS_ERR, true, IBV_WC_LOC_ACCESS_ERR,
 			   IBV_EVENT_QP_ACCESS_ERR},
 };
 
@@ -112,8 +112,11 @@ static enum verdict check_resources(struct urxe_qp *qp, const struct urxe_opcode
 {
 	struct responder *resp = &qp->resp;
 
-	if (op->kind == KIND_READ || op->kind == KIND_ATOMIC)
-		return resp->n_res == 0 || resp->res[resp->next_res].pending ? NO_RESOURCE : OK;
+	if (op->kind == KIND_READ || op->kind == KIND_ATOMIC) {
+		const struct resource *res = &resp->res[resp->next_res];
+
+		return resp->n_res == 0 || (res->pending && !res->answered) ? NO_RESOURCE : OK;
+	}
 	if (needs_recv(op) && !resp->have_wqe && !qp_take_recv(qp))
 		return qp->type == IBV_QPT_RC ? NO_RECV : DROP;
 	return OK;
@@ -230,6 +233,9 @@ static struct resource *take_resource(struct urxe_qp *qp, const struct urxe_pkt 
 	struct resource *res = &resp->res[resp->next_res];
 
 	resp->next_res = (resp->next_res + 1) % resp->n_res;
+	/* A peer that asks for more has its answer: a repeat on its way to it is not missed. */
+	if (res->pending)
+		resp->n_pending--;
 	*res = (struct resource){
 		.valid = true,
 		.pending = true,

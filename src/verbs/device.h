@@ -14,7 +14,8 @@ enum { URXE_MAX_DEVICES = 16, URXE_MAX_GIDS = 16 };
 
 struct urxe_device {
 	struct ibv_device ibv;
-	int index; /* the N of urxeN */
+	const void *no_provider; /* NULL: providers look here (verbs_device) for their own ops */
+	int index;               /* the N of urxeN */
 	char netdev[IFNAMSIZ];
 	int ifindex;
 	uint32_t netdev_mtu;

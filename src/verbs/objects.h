@@ -51,6 +51,7 @@ int urxe_verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int urxe_verbs_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 			struct ibv_qp_init_attr *init_attr);
 int urxe_verbs_destroy_qp(struct ibv_qp *qp);
+struct ibv_qp_ex *urxe_verbs_qp_to_qp_ex(struct ibv_qp *qp); /* NULL: not made as one */
 
 /* ah.c */
 struct ibv_ah *urxe_verbs_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);

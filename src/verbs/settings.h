@@ -8,6 +8,12 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+
+enum urxe_real_mode {
+	URXE_REAL_BESIDE, /* real devices stay in the list, ours follow them */
+	URXE_REAL_HIDE,
+};
 
 enum urxe_link_mode {
 	URXE_LINK_AUTO, /* shared memory inside the network namespace, UDP else */
@@ -16,7 +22,7 @@ enum urxe_link_mode {
 
 struct urxe_settings {
 	const char *netdev; /* URXE_NETDEV: comma-separated interfaces in device order; NULL: all */
-	const char *real;   /* URXE_REAL: "beside" (default) real devices, or "hide" them */
+	enum urxe_real_mode real; /* URXE_REAL: beside, hide */
 	enum urxe_link_mode link; /* URXE_LINK: auto, udp */
 	uint32_t mtu;             /* URXE_MTU: IB MTU cap 256..4096 */
 	uint32_t udp_port;        /* URXE_UDP_PORT: 4791 */
@@ -36,5 +42,14 @@ const struct urxe_settings *urxe_settings(void);
 
 /* False if a URXE_* value was bad. */
 bool urxe_settings_valid(void);
+
+/*
+ * Read the settings among env (as environ(7)). Bad and unknown ones are logged and leave their
+ * default; -EINVAL then. The strings of env must outlive *ret_settings.
+ */
+int urxe_settings_parse(char *const *env, struct urxe_settings *ret_settings);
+
+/* The table of all settings, for a person. */
+void urxe_settings_print(FILE *out);
 
 #endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The links of a context: opened when a QP first needs them; which of them leads where. */
+#include "base/log.h"
+#include "verbs/context_priv.h"
+#include "verbs/drive_priv.h"
+#include "verbs/settings.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { DEFAULT_HOP_LIMIT = 64 };
+
+static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
+static const struct urxe_gid v6_loopback = {.raw = {[15] = 1}};
+static const struct urxe_gid zero_gid;
+
+static bool gid_is_v4(const struct urxe_gid *gid)
+{
+	return memcmp(gid->raw, v4_mapped, sizeof(v4_mapped)) == 0;
+}
+
+static bool gid_is_loopback(const struct urxe_gid *gid)
+{
+	return gid_is_v4(gid) ? gid->raw[12] == 127 : memcmp(gid, &v6_loopback, sizeof(*gid)) == 0;
+}
+
+int urxe_context_claim_qpns(struct urxe_context *ctx)
+{
+	uint32_t base;
+	int ret = urxe_shm_claim(ctx->shm, &base);
+
+	if (ret)
+		return ret;
+	return urxe_engine_add_qpns(ctx->engine, base);
+}
+
+static int open_udp(struct urxe_context *ctx)
+{
+	const struct urxe_settings *settings = urxe_settings();
+	struct urxe_gid gids[URXE_MAX_DEVICES * URXE_MAX_GIDS];
+	struct urxe_udp_conf conf = {
+		.gids = gids,
+		.port = (uint16_t)settings->udp_port,
+		.rcvbuf_bytes = settings->rcvbuf_bytes,
+		.sndbuf_bytes = settings->sndbuf_bytes,
+		.seed = ctx->seed,
+	};
+	struct urxe_device *devices;
+	unsigned n = urxe_devices(&devices);
+
+	if (ctx->udp || ctx->udp_errno)
+		return ctx->udp_errno;
+	/* The port is shared: what arrives here may be for another device's owner. */
+	for (unsigned i = 0; i < n; i++) {
+		memcpy(gids + conf.n_gids, devices[i].gids,
+		       devices[i].n_gids * sizeof(struct urxe_gid));
+		conf.n_gids += devices[i].n_gids;
+	}
+	ctx->udp_errno = urxe_udp_open(&conf, &ctx->udp);
+	if (ctx->udp_errno)
+		return ctx->udp_errno;
+	ctx->udp_errno = urxe_driver_add_udp(ctx);
+	if (ctx->udp_errno) {
+		urxe_udp_close(ctx->udp);
+		ctx->udp = NULL;
+	}
+	return ctx->udp_errno;
+}
+
+int urxe_context_open_links(struct urxe_context *ctx)
+{
+	bool remote = urxe_settings()->link == URXE_LINK_UDP;
+	int ret;
+
+	if (ctx->shm)
+		return 0;
+	ret = urxe_shm_open(ctx->seed, &ctx->shm);
+	if (ret)
+		return ret;
+	ret = urxe_context_claim_qpns(ctx);
+	if (ret)
+		goto err_close;
+	ret = urxe_driver_join(ctx); /* from now on the endpoint stays */
+	if (ret)
+		goto err_close;
+	for (unsigned i = 0; i < ctx->dev->n_gids; i++)
+		remote = remote || !gid_is_loopback(&ctx->dev->gids[i]);
+	if (remote && open_udp(ctx))
+		log_warn(
+			"%s: UDP port %u: %s; peers outside this network namespace cannot reach it",
+			ctx->dev->ibv.name, urxe_settings()->udp_port, strerror(-ctx->udp_errno));
+	return 0;
+
+err_close:
+	urxe_shm_close(ctx->shm);
+	ctx->shm = NULL;
+	return ret;
+}
+
+/* Ask the kernel's routing: a datagram socket that is connected sends nothing. */
+static int probe_route(const struct urxe_gid *sgid, const struct urxe_gid *dgid)
+{
+	struct sockaddr_in from4 = {.sin_family = AF_INET}, to4 = from4;
+	struct sockaddr_in6 from6 = {.sin6_family = AF_INET6}, to6 = from6;
+	bool v4 = gid_is_v4(sgid);
+	const void *from = v4 ? (void *)&from4 : &from6, *to = v4 ? (void *)&to4 : &to6;
+	socklen_t len = v4 ? sizeof(from4) : sizeof(from6);
+	int fd, ret = 0;
+
+	memcpy(&from4.sin_addr, sgid->raw + sizeof(v4_mapped), sizeof(from4.sin_addr));
+	memcpy(&to4.sin_addr, dgid->raw + sizeof(v4_mapped), sizeof(to4.sin_addr));
+	memcpy(&from6.sin6_addr, sgid, sizeof(from6.sin6_addr));
+	memcpy(&to6.sin6_addr, dgid, sizeof(to6.sin6_addr));
+	to4.sin_port = to6.sin6_port = htons(4791);
+	fd = socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (bind(fd, from, len) || connect(fd, to, len))
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+static struct lane *lane_to(struct urxe_context *ctx, uint32_t qpn)
+{
+	struct urxe_shm_peer *peer = urxe_shm_peer(ctx->shm, qpn);
+	struct lane *lane;
+
+	if (!peer)
+		return NULL;
+	lane = urxe_shm_peer_user(peer);
+	if (lane)
+		return lane;
+	lane = calloc(1, sizeof(*lane));
+	if (!lane)
+		return NULL;
+	lane->peer = peer;
+	urxe_txq_init(&lane->txq, ctx->engine, lane);
+	list_add_tail(&ctx->lanes, &lane->all);
+	urxe_shm_peer_set_user(peer, lane);
+	return lane;
+}
+
+static int check_av(const struct urxe_context *ctx, const struct ibv_ah_attr *av)
+{
+	const char *name = ctx->dev->ibv.name;
+
+	if (!av->is_global) {
+		log_error("%s: RoCE needs a GID: the address vector has none. Programs with an "
+			  "option for a GID index (-g, -x) need it: -g 0",
+			  name);
+		return -EINVAL;
+	}
+	if (av->grh.sgid_index >= ctx->dev->n_gids) {
+		log_error("%s: there is no GID %u, only 0 to %u", name, av->grh.sgid_index,
+			  ctx->dev->n_gids - 1);
+		return -EINVAL;
+	}
+	if (memcmp(av->grh.dgid.raw, &zero_gid, sizeof(zero_gid)) == 0) {
+		log_error("%s: the destination GID is all zero", name);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int route_local(struct urxe_context *ctx, uint32_t dqpn, struct urxe_route *route)
+{
+	struct lane *lane;
+
+	if (!dqpn) {
+		route->txq = &ctx->ud_local_txq;
+		return 0;
+	}
+	lane = lane_to(ctx, dqpn);
+	if (!lane)
+		return -ENOMEM;
+	route->txq = &lane->txq;
+	route->mtu_bytes = URXE_SHM_MTU;
+	return 0;
+}
+
+static int route_udp(struct urxe_context *ctx, uint32_t qpn, uint32_t dqpn,
+		     struct urxe_route *route)
+{
+	int ret = open_udp(ctx);
+
+	if (ret) {
+		log_error("%s: no UDP port %u: %s", ctx->dev->ibv.name, urxe_settings()->udp_port,
+			  strerror(-ret));
+		return ret;
+	}
+	/* An address handle is not refused: datagrams may get lost. */
+	if (dqpn) {
+		ret = probe_route(&route->path.sgid, &route->path.dgid);
+		if (ret) {
+			log_error("%s: the destination GID cannot be reached from this one: %s",
+				  ctx->dev->ibv.name, strerror(-ret));
+			return ret;
+		}
+	}
+	route->path.sport = urxe_udp_sport(ctx->udp, qpn, dqpn);
+	route->txq = &ctx->udp_txq;
+	route->window_pkts = urxe_settings()->window_pkts;
+	return 0;
+}
+
+int urxe_context_route(struct urxe_context *ctx, const struct ibv_ah_attr *av, uint32_t qpn,
+		       uint32_t dqpn, struct urxe_route *ret_route)
+{
+	struct urxe_route route = {0};
+	int ret = check_av(ctx, av);
+
+	if (ret)
+		return ret;
+	route.path.sgid = ctx->dev->gids[av->grh.sgid_index];
+	memcpy(&route.path.dgid, av->grh.dgid.raw, sizeof(route.path.dgid));
+	route.path.flow_label = av->grh.flow_label & 0xfffff;
+	route.path.tclass = av->grh.traffic_class;
+	/* Programs written for one subnet say 1 or 0; the kernel's stack takes the route's value.
+	 */
+	route.path.hop_limit = av->grh.hop_limit > 1 ? av->grh.hop_limit : DEFAULT_HOP_LIMIT;
+	if (urxe_settings()->link == URXE_LINK_AUTO && urxe_gid_is_local(&route.path.dgid))
+		ret = route_local(ctx, dqpn, &route);
+	else
+		ret = route_udp(ctx, qpn, dqpn, &route);
+	if (ret)
+		return ret;
+	*ret_route = route;
+	return 0;
+}

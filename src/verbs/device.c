@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "verbs/device.h"
+
+#include "base/be.h"
+#include "base/log.h"
+#include "verbs/netdev.h"
+#include "verbs/settings.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static struct urxe_device devices[URXE_MAX_DEVICES];
+static unsigned n_devices;
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t len)
+{
+	const uint8_t *p = data;
+
+	/* FNV-1a */
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+static uint64_t hash_file(uint64_t hash, const char *path)
+{
+	char text[64];
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return hash;
+	hash = hash_bytes(hash, text, fread(text, 1, sizeof(text), f));
+	fclose(f);
+	return hash;
+}
+
+/* For interfaces without a MAC: from machine, network namespace and interface. */
+static uint64_t guid_of_machine(int ifindex)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	struct stat ns;
+
+	hash = hash_file(hash, "/etc/machine-id");
+	hash = hash_file(hash, "/proc/sys/kernel/random/boot_id");
+	if (stat("/proc/self/ns/net", &ns) == 0)
+		hash = hash_bytes(hash, &ns.st_ino, sizeof(ns.st_ino));
+	hash = hash_bytes(hash, &ifindex, sizeof(ifindex));
+	/* An EUI-64 of local administration and not a group's: never zero. */
+	return (hash | UINT64_C(2) << 56) & ~(UINT64_C(1) << 56);
+}
+
+/*
+ * The EUI-64 of the MAC as it is: the kernel's rxe on the same interface uses the modified one, and
+ * librdmacm tells devices apart by their GUIDs.
+ */
+static uint64_t guid_of_mac(const uint8_t mac[6])
+{
+	return (uint64_t)get_be24(mac) << 40 | UINT64_C(0xfffe) << 24 | get_be24(mac + 3);
+}
+
+static __be64 choose_guid(const struct urxe_netdev *netdev)
+{
+	uint64_t guid = netdev->has_mac ? guid_of_mac(netdev->mac) : 0;
+
+	for (unsigned i = 0; i < n_devices; i++) {
+		if (devices[i].guid == htobe64(guid)) /* a VLAN has its parent's MAC */
+			guid = 0;
+	}
+	return htobe64(guid != 0 ? guid : guid_of_machine(netdev->ifindex));
+}
+
+/* Nobody assigns us a number: an OUI of local administration, "rx" behind it. */
+enum { VENDOR_ID = 0x027278, VENDOR_PART_ID = 1, HW_VER = 1 };
+
+static void set_limits(struct urxe_device *dev)
+{
+	const struct urxe_settings *s = urxe_settings();
+	struct ibv_device_attr *l = &dev->limits;
+
+	urxe_limits_default(l);
+	snprintf(l->fw_ver, sizeof(l->fw_ver), "%s", URXE_VERSION);
+	l->vendor_id = VENDOR_ID;
+	l->vendor_part_id = VENDOR_PART_ID;
+	l->hw_ver = HW_VER;
+	l->node_guid = dev->guid;
+	l->sys_image_guid = dev->guid;
+	l->max_qp = (int)s->max_qp;
+	l->max_cq = (int)s->max_cq;
+	l->max_mr = (int)s->max_mr;
+	l->max_pd = (int)s->max_pd;
+	l->max_srq = (int)s->max_srq;
+	l->max_ah = (int)s->max_ah;
+	l->max_qp_wr = (int)s->max_qp_wr;
+	l->max_cqe = (int)s->max_cqe;
+	l->max_sge = (int)s->max_sge;
+	l->max_sge_rd = (int)s->max_sge;
+	l->max_srq_sge = (int)s->max_sge;
+	l->max_qp_rd_atom = (int)s->max_rd_atomic;
+	l->max_res_rd_atom = (int)(s->max_rd_atomic * s->max_qp);
+	l->max_qp_init_rd_atom = (int)s->max_rd_atomic;
+}
+
+static void add_device(const struct urxe_netdev *netdev, enum ibv_mtu mtu)
+{
+	struct urxe_device *dev = &devices[n_devices];
+	struct ibv_device *ibv = &dev->ibv;
+
+	dev->index = (int)n_devices;
+	memcpy(dev->netdev, netdev->name, sizeof(dev->netdev));
+	dev->ifindex = netdev->ifindex;
+	dev->netdev_mtu = netdev->mtu;
+	dev->active_mtu = mtu;
+	dev->n_gids = netdev->n_gids;
+	memcpy(dev->gids, netdev->gids, sizeof(dev->gids));
+	dev->guid = choose_guid(netdev);
+	set_limits(dev);
+	ibv->node_type = IBV_NODE_CA;
+	ibv->transport_type = IBV_TRANSPORT_IB;
+	snprintf(ibv->name, sizeof(ibv->name), "urxe%d", dev->index);
+	snprintf(ibv->dev_name, sizeof(ibv->dev_name), "urxe%d", dev->index);
+	/* Where a kernel's device would be: nothing is there, ibv_read_sysfs_file() answers. */
+	snprintf(ibv->dev_path, sizeof(ibv->dev_path), "/sys/class/infiniband_verbs/urxe%d",
+		 dev->index);
+	snprintf(ibv->ibdev_path, sizeof(ibv->ibdev_path), "/sys/class/infiniband/urxe%d",
+		 dev->index);
+	n_devices++;
+	log_debug("%s is %s: %u GIDs, MTU %u", ibv->name, dev->netdev, dev->n_gids, 128U << mtu);
+}
+
+/* NULL if a device can be made of it, else why not. */
+static const char *why_unfit(const struct urxe_netdev *netdev)
+{
+	if (!netdev->up)
+		return "is down";
+	if (netdev->n_gids == 0)
+		return "has no IP address";
+	if (urxe_netdev_ib_mtu(netdev->mtu, urxe_settings()->mtu) == 0)
+		return "has too small an MTU for RoCE";
+	if (n_devices == URXE_MAX_DEVICES)
+		return "is one more than urxe makes devices of; URXE_NETDEV chooses";
+	return NULL;
+}
+
+static void add_all(const struct urxe_netdev *netdevs, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		const char *why = why_unfit(&netdevs[i]);
+
+		if (why)
+			log_info("no device of %s: it %s", netdevs[i].name, why);
+		else
+			add_device(&netdevs[i],
+				   urxe_netdev_ib_mtu(netdevs[i].mtu, urxe_settings()->mtu));
+	}
+}
+
+static const struct urxe_netdev *find_netdev(const struct urxe_netdev *netdevs, unsigned n,
+					     const char *name, size_t len)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (strlen(netdevs[i].name) == len && memcmp(netdevs[i].name, name, len) == 0)
+			return &netdevs[i];
+	}
+	return NULL;
+}
+
+static bool is_taken(const struct urxe_netdev *netdev)
+{
+	for (unsigned i = 0; i < n_devices; i++) {
+		if (devices[i].ifindex == netdev->ifindex)
+			return true;
+	}
+	return false;
+}
+
+static void report_unknown(const struct urxe_netdev *netdevs, unsigned n, const char *name,
+			   size_t len)
+{
+	char names[512] = "";
+
+	for (unsigned i = 0; i < n; i++) {
+		size_t used = strlen(names);
+
+		snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
+			 netdevs[i].name);
+	}
+	log_error("URXE_NETDEV: there is no interface \"%.*s\"; there are: %s; no urxe device is "
+		  "offered",
+		  (int)len, name, names);
+}
+
+/* False, and the error logged, if one of the chosen interfaces cannot be had. */
+static bool add_chosen(const struct urxe_netdev *netdevs, unsigned n, const char *chosen)
+{
+	for (const char *name = chosen;; name++) {
+		size_t len = strcspn(name, ",");
+		const struct urxe_netdev *netdev = find_netdev(netdevs, n, name, len);
+		const char *why;
+
+		if (!netdev) {
+			report_unknown(netdevs, n, name, len);
+			return false;
+		}
+		why = is_taken(netdev) ? "is named twice" : why_unfit(netdev);
+		if (why) {
+			log_error("URXE_NETDEV: interface %s %s; no urxe device is offered",
+				  netdev->name, why);
+			return false;
+		}
+		add_device(netdev, urxe_netdev_ib_mtu(netdev->mtu, urxe_settings()->mtu));
+		name += len;
+		if (*name == '\0')
+			return true;
+	}
+}
+
+static void find_devices(void)
+{
+	const struct urxe_settings *s = urxe_settings();
+	struct urxe_netdev *netdevs;
+	int n;
+
+	if (!urxe_settings_valid())
+		return;
+	n = urxe_netdevs_read(&netdevs);
+	if (n < 0) {
+		log_error("cannot list the network interfaces: %s", strerror(-n));
+		return;
+	}
+	if (!s->netdev)
+		add_all(netdevs, (unsigned)n);
+	else if (!add_chosen(netdevs, (unsigned)n, s->netdev))
+		n_devices = 0;
+	free(netdevs);
+}
+
+unsigned urxe_devices(struct urxe_device **ret_devices)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, find_devices);
+	*ret_devices = devices;
+	return n_devices;
+}
+
+bool urxe_device_is_ours(const struct ibv_device *device)
+{
+	uintptr_t p = (uintptr_t)device;
+
+	return p >= (uintptr_t)devices && p < (uintptr_t)(devices + URXE_MAX_DEVICES);
+}

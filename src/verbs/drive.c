@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One round of progress of one context, whoever calls it. */
+#include "verbs/drive_priv.h"
+
+#include "base/be.h"
+#include "base/clock.h"
+#include "verbs/settings.h"
+
+enum {
+	RX_BUDGET = 64,
+	TX_BUDGET = 256,   /* frames for one destination in one round */
+	CLOCK_STRIDE = 32, /* empty rounds between two looks at the timers */
+	HAND_OVER_ROUNDS = 4,
+	UDP_CREDIT = 4096,  /* rounds that the sockets are polled inline after traffic */
+	POLLS_TO_TAKE = 64, /* polls after which the application is taken to run the engine */
+	STICKY_MIN_NS = DRIVE_TICK_NS,
+	STICKY_MAX_NS = 256 * DRIVE_TICK_NS,
+	FORWARD_YES_NS = 1000 * DRIVE_TICK_NS,
+	FORWARD_NO_NS = 100 * DRIVE_TICK_NS,
+	BTH_DQPN = 5, /* offset of the destination QPN in a BTH */
+};
+
+void urxe_drive_init(struct urxe_context *ctx)
+{
+	struct drive *d = &ctx->drive;
+
+	urxe_driver_init();
+	list_init(&d->node);
+	atomic_init(&d->mode, DRIVE_POLLED);
+	d->alarm_ns = CLOCK_NEVER;
+	d->sticky_ns = STICKY_MIN_NS;
+	d->wait_spin_us = urxe_settings()->spin_us;
+}
+
+uint64_t urxe_drive_now(struct urxe_context *ctx)
+{
+	if (!ctx->drive.now_ns)
+		ctx->drive.now_ns = clock_now_ns();
+	return ctx->drive.now_ns;
+}
+
+static bool is_served(const struct urxe_context *ctx)
+{
+	return atomic_load_explicit(&ctx->drive.mode, memory_order_relaxed) == DRIVE_SERVED;
+}
+
+static void set_mode(struct urxe_context *ctx, enum drive_mode mode)
+{
+	atomic_store_explicit(&ctx->drive.mode, mode, memory_order_relaxed);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+static void deliver(void *arg, const struct urxe_rx *rx)
+{
+	struct urxe_context *ctx = arg;
+
+	urxe_engine_rx(ctx->engine, urxe_drive_now(ctx), rx);
+}
+
+static bool has_owner(struct urxe_context *ctx, uint32_t qpn)
+{
+	uint32_t block = qpn / URXE_QPN_BLOCK;
+	struct forward_entry *entry = &ctx->forward[block % FORWARD_CACHE];
+	uint64_t now = urxe_drive_now(ctx);
+
+	if (entry->block != block || now >= entry->valid_until_ns) {
+		entry->block = block;
+		entry->exists = urxe_shm_block_exists(ctx->shm, qpn);
+		entry->valid_until_ns = now + (entry->exists ? FORWARD_YES_NS : FORWARD_NO_NS);
+	}
+	return entry->exists;
+}
+
+/*
+ * Every process of the namespace shares the UDP port, and the kernel gives a packet to any of
+ * them: one for a QP of somebody else is handed on, and never answered.
+ */
+static void deliver_udp(void *arg, const struct urxe_rx *rx)
+{
+	struct urxe_context *ctx = arg;
+	struct urxe_shm_peer *peer;
+	uint32_t dqpn;
+
+	if (rx->len < BTH_LEN)
+		return;
+	dqpn = get_be24(rx->data + BTH_DQPN);
+	if (urxe_engine_owns_qpn(ctx->engine, dqpn)) {
+		deliver(arg, rx);
+		return;
+	}
+	if (!has_owner(ctx, dqpn))
+		return;
+	peer = urxe_shm_peer(ctx->shm, dqpn);
+	if (peer)
+		urxe_shm_forward(peer, urxe_drive_now(ctx), rx);
+}
+
+static bool take_event(atomic_bool *event)
+{
+	return atomic_load_explicit(event, memory_order_relaxed) &&
+	       atomic_exchange_explicit(event, false, memory_order_acquire);
+}
+
+/* A system call a round is paid only while there is traffic on UDP. */
+static unsigned receive_udp(struct urxe_context *ctx)
+{
+	struct drive *d = &ctx->drive;
+	unsigned n;
+
+	if (take_event(&d->udp_event))
+		d->udp_credit = UDP_CREDIT;
+	if (!d->udp_credit)
+		return 0;
+	n = urxe_udp_poll(ctx->udp, deliver_udp, ctx, RX_BUDGET);
+	if (n)
+		d->udp_credit = UDP_CREDIT;
+	else if (--d->udp_credit == 0)
+		urxe_driver_watch_udp(ctx);
+	return n;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+struct pull_arg {
+	struct urxe_context *ctx;
+	struct urxe_txq *txq;
+};
+
+static bool pull(void *arg, struct urxe_frame *ret_frame)
+{
+	struct pull_arg *p = arg;
+
+	return urxe_txq_pull(p->txq, urxe_drive_now(p->ctx), ret_frame);
+}
+
+/* Gives one frame, once. */
+static bool pull_single(void *arg, struct urxe_frame *ret_frame)
+{
+	const struct urxe_frame **frame = arg;
+
+	if (!*frame)
+		return false;
+	*ret_frame = **frame;
+	*frame = NULL;
+	return true;
+}
+
+/* Datagrams within the namespace: each goes where its QPN is. No room, no owner: it is lost. */
+static unsigned send_ud_local(struct urxe_context *ctx)
+{
+	struct urxe_frame frame;
+	unsigned n = 0;
+
+	while (n < TX_BUDGET && urxe_txq_pull(&ctx->ud_local_txq, urxe_drive_now(ctx), &frame)) {
+		const struct urxe_frame *once = &frame;
+		struct urxe_shm_peer *peer = NULL;
+
+		if (urxe_engine_owns_qpn(ctx->engine, frame.dqpn) || has_owner(ctx, frame.dqpn))
+			peer = urxe_shm_peer(ctx->shm, frame.dqpn);
+		if (peer)
+			urxe_shm_send(peer, urxe_drive_now(ctx), pull_single, &once, 1);
+		n++;
+	}
+	return n;
+}
+
+static unsigned send_txq(struct urxe_context *ctx, struct urxe_txq *txq)
+{
+	struct pull_arg arg = {.ctx = ctx, .txq = txq};
+	struct lane *lane;
+	unsigned n;
+
+	if (txq == &ctx->ud_local_txq)
+		return send_ud_local(ctx);
+	if (txq == &ctx->udp_txq) {
+		n = urxe_udp_send(ctx->udp, pull, &arg, TX_BUDGET);
+		ctx->drive.udp_credit = UDP_CREDIT;
+		return n;
+	}
+	lane = txq->user;
+	return urxe_shm_send(lane->peer, urxe_drive_now(ctx), pull, &arg, TX_BUDGET);
+}
+
+static unsigned send_all(struct urxe_context *ctx)
+{
+	struct urxe_txq *txq = urxe_engine_next_txq(ctx->engine, NULL);
+	unsigned n = 0;
+
+	if (ctx->udp && urxe_udp_blocked(ctx->udp) && !list_linked(&ctx->udp_txq.active))
+		n += send_txq(ctx, &ctx->udp_txq); /* what the kernel did not take before */
+	while (txq && list_linked(&txq->active)) {
+		struct urxe_txq *next = urxe_engine_next_txq(ctx->engine, txq);
+
+		n += send_txq(ctx, txq); /* txq may leave the list */
+		txq = next;
+	}
+	return n;
+}
+
+void urxe_drive_send(struct urxe_context *ctx)
+{
+	send_all(ctx);
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+static bool run_timers(struct urxe_context *ctx)
+{
+	struct drive *d = &ctx->drive;
+
+	if (!d->now_ns && ++d->empty_rounds < CLOCK_STRIDE)
+		return false;
+	d->empty_rounds = 0;
+	if (urxe_drive_now(ctx) < urxe_engine_deadline(ctx->engine))
+		return false;
+	urxe_engine_advance(ctx->engine, d->now_ns);
+	return true;
+}
+
+bool urxe_drive_progress(struct urxe_context *ctx)
+{
+	bool busy;
+
+	if (!ctx->shm)
+		return false; /* no QP yet */
+	if (take_event(&ctx->drive.shm_event))
+		urxe_shm_service(ctx->shm);
+	busy = urxe_shm_poll(ctx->shm, deliver, ctx, RX_BUDGET) > 0;
+	busy |= receive_udp(ctx) > 0;
+	busy |= run_timers(ctx);
+	busy |= send_all(ctx) > 0;
+	if (busy)
+		urxe_events_collect(ctx);
+	return busy;
+}
+
+/* The application polls and goes on polling: leave the engine to it. */
+static void take_back(struct urxe_context *ctx)
+{
+	struct drive *d = &ctx->drive;
+
+	d->served_polls = 0;
+	if (urxe_drive_now(ctx) < d->sticky_until_ns)
+		return;
+	urxe_shm_disarm(ctx->shm);
+	d->armed = false;
+	d->left_served_ns = d->now_ns;
+	set_mode(ctx, DRIVE_POLLED);
+	urxe_driver_kick();
+}
+
+void urxe_drive_poll(struct urxe_context *ctx)
+{
+	struct drive *d = &ctx->drive;
+	unsigned long polls = atomic_load_explicit(&d->polls, memory_order_relaxed);
+
+	atomic_store_explicit(&d->polls, polls + 1, memory_order_relaxed);
+	urxe_drive_begin(ctx);
+	urxe_drive_progress(ctx);
+	if (!is_served(ctx))
+		return;
+	if (++d->served_polls >= POLLS_TO_TAKE)
+		take_back(ctx);
+	else
+		urxe_drive_settle(ctx);
+}
+
+void urxe_drive_settle(struct urxe_context *ctx)
+{
+	struct drive *d = &ctx->drive;
+	uint64_t deadline;
+
+	if (!is_served(ctx))
+		return; /* the application's polls serve the timers, or a tick finds that none come
+			 */
+	deadline = urxe_engine_deadline(ctx->engine);
+	if (deadline >= d->alarm_ns)
+		return;
+	d->alarm_ns = deadline;
+	urxe_driver_kick();
+}
+
+void urxe_drive_hand_over(struct urxe_context *ctx)
+{
+	struct drive *d = &ctx->drive;
+
+	if (!ctx->shm)
+		return;
+	if (!is_served(ctx)) {
+		d->alarm_ns = CLOCK_NEVER;
+		set_mode(ctx, DRIVE_SERVED);
+	}
+	d->served_polls = 0;
+	for (int i = 0; i < HAND_OVER_ROUNDS; i++) {
+		urxe_drive_progress(ctx);
+		d->armed = urxe_shm_arm(ctx->shm);
+		if (d->armed)
+			break;
+	}
+	if (ctx->udp)
+		urxe_driver_watch_udp(ctx);
+	urxe_events_collect(ctx);
+	if (d->armed)
+		urxe_drive_settle(ctx);
+	else
+		urxe_driver_kick(); /* packets keep coming: they are the thread's now */
+}
+
+/*
+ * Nobody polled for a tick. If packets were lying there, the application is of the kind that looks
+ * at memory instead: the more often it happens, the longer the driver thread stays in charge.
+ */
+void urxe_drive_take_over(struct urxe_context *ctx)
+{
+	struct drive *d = &ctx->drive;
+	uint64_t now = urxe_drive_now(ctx);
+
+	if (is_served(ctx))
+		return;
+	if (urxe_shm_pending(ctx->shm)) {
+		bool again = now - d->left_served_ns < 4 * d->sticky_ns;
+
+		if (again && d->sticky_ns < STICKY_MAX_NS)
+			d->sticky_ns *= 2;
+		else if (!again)
+			d->sticky_ns = STICKY_MIN_NS;
+		d->sticky_until_ns = now + d->sticky_ns;
+	}
+	d->alarm_ns = CLOCK_NEVER;
+	set_mode(ctx, DRIVE_SERVED);
+}
