@@ -1,12 +1,75 @@
-# Short names for what meson does. `make help` lists them.
+# Short names for what meson, tests/run and the tools do. `make help` lists them.
 PREFIX ?= /usr/local
 BUILD ?= build
+FUZZ_SECONDS ?= 60
 MAKEFLAGS += --no-print-directory
+export BUILD
+SETUP = meson setup --libdir=lib $(MESON_ARGS)
+deps = @tools/dev/deps
+sources = $(shell tools/dev/sources c)
 
-all: $(BUILD)/build.ninja
+all: $(BUILD)/build.ninja ## build liburxe.so into build/
 	@ninja -C $(BUILD)
 
-$(BUILD)/build.ninja:
-	meson setup $(BUILD) --prefix=$(abspath $(PREFIX)) >/dev/null
+install: all ## install to PREFIX (default /usr/local): bin, lib, man
+	@meson configure $(BUILD) --prefix=$(abspath $(PREFIX))
+	@meson install -C $(BUILD) --no-rebuild
 
-.PHONY: all
+check: ## install what is needed, build, run every test
+	$(deps) build check
+	@$(MAKE) all
+	@tests/run lint meson=$(BUILD) e2e
+
+demo: ## stock programs talk RDMA on a machine without it, in under a minute
+	$(deps) build demo
+	@$(MAKE) all
+	@tools/demo
+
+bench: ## measure beside TCP, UCX and libfabric; a table, and build/bench.json
+	$(deps) build bench
+	@$(MAKE) all
+	@bench/run.py
+
+lint: ## include rule, purity, lengths, format, spelling, shell scripts, headers
+	$(deps) build check
+	@$(MAKE) all
+	@tests/run lint
+
+fmt: ## format the C sources in place
+	@tools/dev/clang-format -i $(sources)
+
+asan: build-asan/build.ninja ## tests under AddressSanitizer and UBSan
+	@tests/run meson=build-asan
+
+tsan: build-tsan/build.ninja ## threaded tests under ThreadSanitizer
+	@tests/run meson=build-tsan,link,verbs,sim
+
+fuzz: build-asan/build.ninja ## FUZZ_SECONDS (60) of each fuzzer from its corpus
+	@tests/run fuzz=build-asan,$(FUZZ_SECONDS)
+
+coverage: build-coverage/build.ninja ## line coverage of wire and engine, against its floor
+	@tests/run meson=build-coverage coverage=build-coverage
+
+clean: ## remove every build directory
+	rm -rf build build-*
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+
+$(BUILD)/build.ninja:
+	@command -v meson ninja >/dev/null || tools/dev/deps build
+	@$(SETUP) $(BUILD) --prefix=$(abspath $(PREFIX)) >/dev/null
+
+build-asan/build.ninja:
+	$(deps) build ci
+	@CC=clang $(SETUP) build-asan -Db_sanitize=address,undefined -Db_lundef=false >/dev/null
+
+build-tsan/build.ninja:
+	$(deps) build ci
+	@CC=clang $(SETUP) build-tsan -Db_sanitize=thread -Db_lundef=false >/dev/null
+
+build-coverage/build.ninja:
+	$(deps) build ci
+	@$(SETUP) build-coverage -Db_coverage=true --buildtype=debug -Doptimization=0 >/dev/null
+
+.PHONY: all install check demo bench lint fmt asan tsan fuzz coverage clean help

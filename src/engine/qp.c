@@ -236,10 +236,8 @@ bool qp_take_recv(struct urxe_qp *qp)
 	       offsetof(struct recv_wqe, sge) + wqe->num_sge * sizeof(wqe->sge[0]));
 	rq->head++;
 	qp->resp.have_wqe = true;
-	if (qp->srq && rq_count(rq) < qp->srq->limit) {
-		qp->srq->limit = 0; /* one shot (IBA 10.2.9.2) */
-		async_raise(qp->engine, &qp->srq->async, IBV_EVENT_SRQ_LIMIT_REACHED);
-	}
+	if (qp->srq)
+		srq_check_limit(qp->srq);
 	return true;
 }
 

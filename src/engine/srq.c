@@ -52,6 +52,14 @@ int urxe_srq_free(struct urxe_srq *srq)
 	return 0;
 }
 
+void srq_check_limit(struct urxe_srq *srq)
+{
+	if (rq_count(&srq->rq) >= srq->limit)
+		return;
+	srq->limit = 0; /* one shot */
+	async_raise(srq->pd->engine, &srq->async, IBV_EVENT_SRQ_LIMIT_REACHED);
+}
+
 static int resize(struct urxe_srq *srq, uint32_t max_wr)
 {
 	struct recv_queue rq;
@@ -86,8 +94,10 @@ int urxe_srq_modify(struct urxe_srq *srq, const struct ibv_srq_attr *attr, int m
 		if (rc < 0)
 			return rc;
 	}
-	if (mask & IBV_SRQ_LIMIT)
+	if (mask & IBV_SRQ_LIMIT) {
 		srq->limit = want.srq_limit;
+		srq_check_limit(srq);
+	}
 	return 0;
 }
 

@@ -110,6 +110,10 @@ struct urxe_srq {
 	struct async_src async;
 };
 
+/* Tell once when fewer requests are left than the armed limit, also if it was so when armed (IBA
+ * 10.2.9.2). */
+void srq_check_limit(struct urxe_srq *srq);
+
 /* Bytes of a receive request with that many elements. */
 size_t recv_wqe_size(uint32_t max_sge);
 

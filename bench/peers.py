@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is measured and how: one row for each program, with its command lines and how its output
+reads."""
+import json
+import os
+import re
+import sys
+from collections import namedtuple
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+                                'tests', 'e2e'))
+import lab  # noqa: E402
+
+Metric = namedtuple('Metric', 'kind size title unit')
+METRICS = (
+    Metric('latency', 64, '64 B', 'us one way'),
+    Metric('latency', 4096, '4 KiB', 'us one way'),
+    Metric('bandwidth', 4096, '4 KiB', 'GB/s'),
+    Metric('bandwidth', 65536, '64 KiB', 'GB/s'),
+    Metric('bandwidth', 1048576, '1 MiB', 'GB/s'),
+    Metric('rate', 64, '64 B', 'M msg/s'),
+)
+SECONDS = 1
+# urxe: under tools/urxe-run. commands(metric, side pair, port): server argv, client argv, and how
+# to read the result out of the client's output; None: this program does not measure that.
+Row = namedtuple('Row', 'name path urxe commands')
+
+
+def iterations(metric):
+    """About a second's worth where a message costs a few microseconds."""
+    if metric.kind == 'bandwidth':
+        return max(1000, min(100000, 2 ** 31 // metric.size))
+    return 100000
+
+
+def perftest(verb):
+    def read(metric, text):
+        row = re.search(rf'^\s*{metric.size}\s+\d+\s+(.*)$', text, re.M)[1].split()
+        if metric.kind == 'latency':  # t_min, t_max, t_typical: the median
+            return float(row[2]) / (2 if verb == 'read' else 1)
+        return float(row[1]) * 2 ** 20 / 1e9 if metric.kind == 'bandwidth' else float(row[2])
+
+    def commands(metric, sides, port):
+        program = f'ib_{verb}_lat' if metric.kind == 'latency' else f'ib_{verb}_bw'
+        common = [program, '-F', '-p', str(port), '-s', str(metric.size), '-n',
+                  str(iterations(metric)), '-x']
+        return (common + [sides[0].gid_index(sides[0].ipv4)],
+                common + [sides[1].gid_index(sides[1].ipv4), sides[0].ipv4], read)
+    return commands
+
+
+def sockperf(tcp):
+    def read(metric, text):
+        if metric.kind == 'latency':
+            return float(re.search(r'Latency is ([\d.]+) usec', text)[1])
+        if metric.kind == 'rate':
+            return float(re.search(r'Message Rate is (\d+)', text)[1]) / 1e6
+        return float(re.search(r'BandWidth is ([\d.]+) MBps', text)[1]) * 2 ** 20 / 1e9
+
+    def commands(metric, sides, port):
+        if metric.size > 65000 or (metric.kind == 'rate' and not tcp):
+            return None  # its largest message; and what it counts of UDP may never have arrived
+        if metric.kind == 'bandwidth' and not tcp:
+            return None
+        common = (['--tcp'] if tcp else []) + ['-i', sides[0].ipv4, '-p', str(port), '--nonblocked']
+        mode = 'ping-pong' if metric.kind == 'latency' else 'throughput'
+        return (['sockperf', 'server', *common],
+                ['sockperf', mode, *common, '-m', str(metric.size), '-t', str(SECONDS)], read)
+    return commands
+
+
+def ucx(transports, latency, bandwidth, over_ip=False):
+    def read(metric, text):
+        # iterations, percentile or typical us, average us, overall us, MB/s twice, msg/s twice
+        row = re.search(r'^Final:\s+(.*)$', text, re.M)[1].split()
+        if metric.kind == 'latency':
+            return float(row[1])
+        return float(row[5]) * 2 ** 20 / 1e9 if metric.kind == 'bandwidth' else float(row[7]) / 1e6
+
+    def commands(metric, sides, port):
+        server, client = [['env', f'UCX_TLS={transports}', 'UCX_LOG_LEVEL=fatal',
+                           f'UCX_NET_DEVICES={side.netdev if over_ip else "all"}',
+                           'ucx_perftest', '-p', str(port)] for side in sides]
+        test = latency if metric.kind == 'latency' else bandwidth
+        return (server, client + [sides[0].ipv4, '-t', test, '-s', str(metric.size), '-n',
+                                  str(iterations(metric)), '-w', '1000'], read)
+    return commands
+
+
+def libfabric(provider, endpoint):
+    def read(metric, text):
+        # bytes, #sent, #ack, total, time, MB/sec, usec/xfer, Mxfers/sec
+        return float(re.findall(r'^\S+\s+\S+\s+=\S+\s+\S+\s+\S+\s+\S+\s+([\d.]+)', text, re.M)[-1])
+
+    def commands(metric, sides, port):
+        if metric.kind != 'latency':
+            return None
+        common = ['fi_pingpong', '-p', provider, '-e', endpoint, '-S', str(metric.size), '-I',
+                  str(iterations(metric))]
+        return (common + ['-B', str(port)], common + ['-P', str(port), sides[0].ipv4], read)
+    return commands
+
+
+def iperf3():
+    def read(metric, text):
+        return json.loads(text)['end']['sum_received']['bits_per_second'] / 8e9
+
+    def commands(metric, sides, port):
+        if metric.kind != 'bandwidth':
+            return None
+        return (['iperf3', '-s', '-1', '-p', str(port)],
+                ['iperf3', '-c', sides[0].ipv4, '-p', str(port), '-J', '-t', str(SECONDS), '-l',
+                 str(metric.size)], read)
+    return commands
+
+
+def rows():
+    for path in ('one host', 'two namespaces'):
+        for verb in ('send', 'write', 'read'):
+            yield Row(f'urxe {verb}', path, True, perftest(verb))
+        if path == 'one host':
+            yield Row('UCX posix tag', path, False, ucx('posix,self', 'tag_lat', 'tag_bw'))
+            yield Row('UCX posix put', path, False,
+                      ucx('posix,self', 'ucp_put_lat', 'ucp_put_bw'))
+            yield Row('libfabric shm', path, False, libfabric('shm', 'rdm'))
+        else:
+            yield Row('UCX tcp tag', path, False, ucx('tcp,self', 'tag_lat', 'tag_bw', True))
+            yield Row('libfabric tcp', path, False, libfabric('tcp', 'msg'))
+        yield Row('sockperf TCP', path, False, sockperf(True))
+        yield Row('sockperf UDP', path, False, sockperf(False))
+        yield Row('iperf3 TCP', path, False, iperf3())
+
+
+def measure(row, metric, sides, port):
+    """The value, or None where the program does not measure that, or a string: what went wrong."""
+    commands = row.commands(metric, sides, port)
+    if commands is None:
+        return None
+    server_argv, client_argv, read = commands
+    if not lab.have(next(word for word in client_argv if '=' not in word and word != 'env')):
+        return 'not installed'
+    server = sides[0].spawn(['taskset', '-c', '0', *server_argv], row.urxe)
+    try:
+        lab.wait_for(lambda: lab.listens(server, port) or server.poll() is not None, 1)
+        client = sides[1].spawn(['taskset', '-c', '1', *client_argv], row.urxe)
+        status, text = lab.finish(client, 60), lab.output(client)
+        if status:
+            return f'status {status}: {text[-300:]}'
+        return read(metric, text)
+    except (TypeError, ValueError, IndexError, KeyError) as error:
+        return f'{type(error).__name__}: {error} in {text[-300:]}'
+    finally:
+        lab.kill(server)
