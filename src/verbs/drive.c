@@ -11,6 +11,7 @@ enum {
 	TX_BUDGET = 256,   /* frames for one destination in one round */
 	CLOCK_STRIDE = 32, /* empty rounds between two looks at the timers */
 	HAND_OVER_ROUNDS = 4,
+	FINISH_ROUNDS = 16,
 	UDP_CREDIT = 4096,  /* rounds that the sockets are polled inline after traffic */
 	POLLS_TO_TAKE = 64, /* polls after which the application is taken to run the engine */
 	STICKY_MIN_NS = DRIVE_TICK_NS,
@@ -230,9 +231,15 @@ bool urxe_drive_progress(struct urxe_context *ctx)
 	busy |= receive_udp(ctx) > 0;
 	busy |= run_timers(ctx);
 	busy |= send_all(ctx) > 0;
-	if (busy)
-		urxe_events_collect(ctx);
+	urxe_events_collect(ctx); /* also without a frame: a pull may find that a request fails */
 	return busy;
+}
+
+void urxe_drive_finish(struct urxe_context *ctx)
+{
+	urxe_drive_begin(ctx);
+	for (int i = 0; i < FINISH_ROUNDS && urxe_drive_progress(ctx); i++)
+		;
 }
 
 /* The application polls and goes on polling: leave the engine to it. */

@@ -35,6 +35,12 @@ static inline void urxe_drive_begin(struct urxe_context *ctx)
 /* Take what came, run what is due, send what can be sent, report. True: something was done. */
 bool urxe_drive_progress(struct urxe_context *ctx);
 
+/*
+ * Before a QP or the process goes: what has arrived is answered, as a NIC would have done when it
+ * arrived. Without it the last message of a conversation looks lost to its sender.
+ */
+void urxe_drive_finish(struct urxe_context *ctx);
+
 /* The same on behalf of an application that polls. */
 void urxe_drive_poll(struct urxe_context *ctx);
 

@@ -327,6 +327,23 @@ static void *driver_main(void *arg)
 	return NULL;
 }
 
+/* exit() without destroying anything. Whoever is in a context just now answers for it. */
+__attribute__((destructor)) static void finish_all(void)
+{
+	if (!driver.started || pthread_mutex_trylock(&driver.lock))
+		return;
+	list_for_each(pos, &driver.contexts)
+	{
+		struct urxe_context *ctx = container_of(pos, struct urxe_context, drive.node);
+
+		if (pthread_mutex_trylock(&ctx->lock))
+			continue;
+		urxe_drive_finish(ctx);
+		pthread_mutex_unlock(&ctx->lock);
+	}
+	pthread_mutex_unlock(&driver.lock);
+}
+
 /* ---- starting -------------------------------------------------------------------------------- */
 
 /* The child of a fork has no driver thread; what it opens itself gets a new one. */

@@ -183,7 +183,7 @@ int urxe_verbs_destroy_qp(struct ibv_qp *qp)
 
 	if (!urxe_context_lock(ctx))
 		return EPERM;
-	urxe_events_collect(ctx);
+	urxe_drive_finish(ctx);
 	ret = urxe_qp_free(vqp->qp);
 	urxe_context_unlock(ctx);
 	if (ret)
