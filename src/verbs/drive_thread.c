@@ -332,8 +332,7 @@ __attribute__((destructor)) static void finish_all(void)
 {
 	if (!driver.started || pthread_mutex_trylock(&driver.lock))
 		return;
-	list_for_each(pos, &driver.contexts)
-	{
+	list_for_each (pos, &driver.contexts) {
 		struct urxe_context *ctx = container_of(pos, struct urxe_context, drive.node);
 
 		if (pthread_mutex_trylock(&ctx->lock))
