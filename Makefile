@@ -18,7 +18,7 @@ install: all ## install to PREFIX (default /usr/local): bin, lib, man
 check: ## install what is needed, build, run every test
 	$(deps) build check
 	@$(MAKE) all
-	@tests/run lint meson=$(BUILD) e2e
+	@tests/run meson=$(BUILD) lint e2e
 
 demo: ## stock programs talk RDMA on a machine without it, in under a minute
 	$(deps) build demo

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "verbs/context_priv.h"
 #include "verbs/drive_priv.h"
+#include "verbs/netdev.h"
 #include "verbs/settings.h"
 
 #include <arpa/inet.h>
@@ -13,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { DEFAULT_HOP_LIMIT = 64 };
+enum { DEFAULT_HOP_LIMIT = 64, MIN_WINDOW = 8 };
 
 static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
 static const struct urxe_gid v6_loopback = {.raw = {[15] = 1}};
@@ -39,28 +40,40 @@ int urxe_context_claim_qpns(struct urxe_context *ctx)
 	return urxe_engine_add_qpns(ctx->engine, base);
 }
 
+/*
+ * Every address of the namespace, whatever this process's devices are: the port is shared, and what
+ * arrives here may be for the owner of another device.
+ */
+static unsigned local_gids(struct urxe_gid *gids, unsigned max)
+{
+	struct urxe_netdev *netdevs;
+	int n_netdevs = urxe_netdevs_read(&netdevs);
+	unsigned n = 0;
+
+	for (int i = 0; i < n_netdevs; i++) {
+		for (unsigned j = 0; j < netdevs[i].n_gids && n < max; j++)
+			gids[n++] = netdevs[i].gids[j];
+	}
+	if (n_netdevs >= 0)
+		free(netdevs);
+	return n;
+}
+
 static int open_udp(struct urxe_context *ctx)
 {
 	const struct urxe_settings *settings = urxe_settings();
 	struct urxe_gid gids[URXE_MAX_DEVICES * URXE_MAX_GIDS];
 	struct urxe_udp_conf conf = {
 		.gids = gids,
+		.n_gids = local_gids(gids, URXE_MAX_DEVICES * URXE_MAX_GIDS),
 		.port = (uint16_t)settings->udp_port,
 		.rcvbuf_bytes = settings->rcvbuf_bytes,
 		.sndbuf_bytes = settings->sndbuf_bytes,
 		.seed = ctx->seed,
 	};
-	struct urxe_device *devices;
-	unsigned n = urxe_devices(&devices);
 
 	if (ctx->udp || ctx->udp_errno)
 		return ctx->udp_errno;
-	/* The port is shared: what arrives here may be for another device's owner. */
-	for (unsigned i = 0; i < n; i++) {
-		memcpy(gids + conf.n_gids, devices[i].gids,
-		       devices[i].n_gids * sizeof(struct urxe_gid));
-		conf.n_gids += devices[i].n_gids;
-	}
 	ctx->udp_errno = urxe_udp_open(&conf, &ctx->udp);
 	if (ctx->udp_errno)
 		return ctx->udp_errno;
@@ -184,6 +197,23 @@ static int route_local(struct urxe_context *ctx, uint32_t dqpn, struct urxe_rout
 	return 0;
 }
 
+/*
+ * Nothing but the receiver's socket buffer absorbs a burst, and the peer's is taken to be like
+ * ours: a full window fills no more than half of it.
+ */
+static uint32_t udp_window(struct urxe_context *ctx)
+{
+	uint32_t mtu = 128u << ctx->dev->active_mtu;
+	struct urxe_udp_stats stats;
+	uint32_t fits;
+
+	urxe_udp_stats(ctx->udp, &stats);
+	fits = stats.rcvbuf_bytes / (2 * mtu);
+	if (fits < MIN_WINDOW)
+		fits = MIN_WINDOW;
+	return urxe_settings()->window_pkts < fits ? urxe_settings()->window_pkts : fits;
+}
+
 static int route_udp(struct urxe_context *ctx, uint32_t qpn, uint32_t dqpn,
 		     struct urxe_route *route)
 {
@@ -205,7 +235,7 @@ static int route_udp(struct urxe_context *ctx, uint32_t qpn, uint32_t dqpn,
 	}
 	route->path.sport = urxe_udp_sport(ctx->udp, qpn, dqpn);
 	route->txq = &ctx->udp_txq;
-	route->window_pkts = urxe_settings()->window_pkts;
+	route->window_pkts = udp_window(ctx);
 	return 0;
 }
 

@@ -64,8 +64,10 @@ static const struct setting table[] = {
 	{"URXE_SNDBUF", "bytes",
 	 "UDP send buffer to ask for; the kernel grants at most net.core.wmem_max.", .min = 65536,
 	 .max = 1 << 30, .def = 4 << 20, .kind = NUMBER, FIELD(sndbuf_bytes)},
-	{"URXE_WINDOW", "packets", "Unacknowledged packets of one QP over UDP at most.", .min = 1,
-	 .max = 65536, .def = 256, .kind = NUMBER, FIELD(window_pkts)},
+	{"URXE_WINDOW", "packets",
+	 "Unacknowledged packets of one QP over UDP at most, and what half of\n"
+	 "the granted URXE_RCVBUF holds.",
+	 .min = 1, .max = 65536, .def = 256, .kind = NUMBER, FIELD(window_pkts)},
 	{"URXE_SPIN", "microseconds",
 	 "How long the fallback thread polls before it sleeps, while the program\n"
 	 "does not poll.",
