@@ -4,7 +4,6 @@ import os
 import random
 import re
 import signal
-import tempfile
 import time
 
 import lab
@@ -137,36 +136,6 @@ def idle_cases(place, sides, ports):
         return (f'{share:.1f} % of a core', '') if share >= 1 else None
 
     yield f'{place}: a connected process that waits uses under 1 % of a core', idle
-
-
-def syscall_cases(sides, ports):
-    """Polling ping-pong over shared memory: more rounds, no more system calls."""
-    def calls(iterations):
-        port = next(ports)
-        with tempfile.NamedTemporaryFile('r') as trace:
-            gid = sides[0].gid_index(sides[0].ipv4)
-            common = ['ibv_rc_pingpong', '-s', '64', '-n', str(iterations), '-p', str(port), '-g',
-                      gid]
-            strace = ['strace', '-f', '-qq', '-o', trace.name]
-            server = sides[0].spawn(common)
-            lab.wait_for(lambda: lab.listens(server, port), 10)
-            client = sides[1].spawn(strace + [lab.URXE_RUN] + common + [sides[0].ipv4], urxe=False)
-            status = [lab.finish(proc, 30) for proc in (client, server)]
-            if status != [0, 0]:
-                return None, lab.output(client) + lab.output(server)
-            lines = trace.read().splitlines()
-        return len(lines), '\n'.join(lines[-40:])
-
-    def counted():
-        few, text = calls(1000)
-        many, text_many = calls(101000)
-        if few is None or many is None:
-            return 'ping-pong failed under strace', text + text_many
-        # Two processes start and stop within it: some sleeps and wake-ups are chance.
-        return (f'{few} system calls for 1,000 round trips, {many} for 101,000', text_many) \
-            if many - few > 1000 else None
-
-    yield 'host: polling ping-pong makes no system call (under 1 in 100 round trips)', counted
 
 
 def leftovers(before):
