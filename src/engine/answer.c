@@ -70,7 +70,7 @@ static bool build_response(struct urxe_qp *qp, struct resource *res, struct urxe
 	frame_begin(qp, f);
 	if (!res->atomic && res->length > 0) {
 		uint32_t len = last ? res->length - (uint32_t)off : qp->mtu;
-		uint8_t *p = mr_resolve(qp->engine, qp->pd, res->rkey, true, res->va + off, len,
+		uint8_t *p = mr_remote(qp, qp->pd, res->rkey, res->va + off, len,
 					IBV_ACCESS_REMOTE_READ);
 
 		if (!p)

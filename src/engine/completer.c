@@ -9,7 +9,7 @@
 #include "engine/qp.h"
 #include "wire/aeth.h"
 
-enum { MIN_WINDOW = 4, RNR_RETRY_INFINITE = 7 };
+enum { MIN_WINDOW = 4, RNR_RETRY_INFINITE = 7, MAX_BACKOFF = 2 };
 
 static bool is_read_or_atomic(const struct send_wqe *w)
 {
@@ -34,6 +34,14 @@ static void fail(struct urxe_qp *qp, enum ibv_wc_status status)
 	if (qp->sq.head != qp->sq.tail)
 		qp_retire_send(qp, status);
 	qp_fail(qp);
+}
+
+void completer_retire_local(struct urxe_qp *qp)
+{
+	const struct send_wqe *w;
+
+	while ((w = oldest(qp)) && w->n_psn == 0)
+		qp_retire_send(qp, IBV_WC_SUCCESS);
 }
 
 void completer_local_error(struct urxe_qp *qp, enum ibv_wc_status status)
@@ -63,6 +71,8 @@ static void progress(struct urxe_qp *qp, uint32_t n, uint64_t now)
 {
 	struct requester *req = &qp->req;
 
+	completer_retire_local(qp);
+	req->backoff = 0;
 	req->retries_left = qp->attr.retry_cnt;
 	req->rnr_retries_left = qp->attr.rnr_retry;
 	req->implied_nak = false;
@@ -95,7 +105,7 @@ static uint32_t acknowledge(struct urxe_qp *qp, uint32_t psn, bool *ret_passed_o
 	struct send_wqe *w;
 
 	*ret_passed_over = false;
-	while ((w = oldest(qp)) && psn_diff(w->first_psn, psn) <= 0) {
+	while ((w = oldest(qp)) && (w->n_psn == 0 || psn_diff(w->first_psn, psn) <= 0)) {
 		if (is_read_or_atomic(w)) {
 			*ret_passed_over = psn_diff(req->una, psn) <= 0;
 			break;
@@ -310,8 +320,10 @@ void completer_timer(struct urxe_qp *qp, uint64_t now)
 		return;
 	}
 	req->retries_left--;
+	if (req->backoff < MAX_BACKOFF)
+		req->backoff++;
 	req->implied_nak = false;
 	go_back(qp, req->una, true);
 	/* Also while the link has no room: a peer that takes nothing is as silent as a dead one. */
-	timer_set(&qp->engine->timers, &qp->timer, now + aeth_timeout_ns(qp->attr.timeout));
+	timer_set(&qp->engine->timers, &qp->timer, now + requester_timeout_ns(qp));
 }

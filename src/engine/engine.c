@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "engine/engine_priv.h"
 
+#include "engine/mw.h"
 #include "engine/qp.h"
 
 #include <errno.h>
@@ -40,12 +41,14 @@ void urxe_limits_default(struct ibv_device_attr *ret_limits)
 		.max_qp_wr = 16384,
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
 				    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
-				    IBV_DEVICE_PORT_ACTIVE_EVENT,
+				    IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_MEM_WINDOW |
+				    IBV_DEVICE_MEM_WINDOW_TYPE_2B,
 		.max_sge = 16,
 		.max_sge_rd = 16,
 		.max_cq = 65536,
 		.max_cqe = 1 << 20,
 		.max_mr = 1 << 20,
+		.max_mw = 1 << 20,
 		.max_pd = 65536,
 		.max_qp_rd_atom = 16,
 		.max_res_rd_atom = 16 * 65536,
@@ -73,8 +76,8 @@ int urxe_engine_new(const struct urxe_engine_conf *conf, struct urxe_engine **re
 	e->max_inline_data = conf->max_inline_data;
 	e->active_mtu = conf->active_mtu;
 	e->rng.state = conf->seed;
-	key_table_init(&e->keys, (uint32_t)e->limits.max_mr, conf->key_mode == URXE_KEYS_REUSE,
-		       rng_next(&e->rng));
+	key_table_init(&e->keys, (uint32_t)e->limits.max_mr + (uint32_t)e->limits.max_mw,
+		       conf->key_mode == URXE_KEYS_REUSE, rng_next(&e->rng));
 	list_init(&e->active_txqs);
 	list_init(&e->notify);
 	list_init(&e->async);
@@ -83,6 +86,7 @@ int urxe_engine_new(const struct urxe_engine_conf *conf, struct urxe_engine **re
 	list_init(&e->srqs);
 	list_init(&e->ahs);
 	list_init(&e->qps);
+	list_init(&e->mws);
 	*ret_engine = e;
 	return 0;
 }
@@ -99,6 +103,8 @@ void urxe_engine_free(struct urxe_engine *e)
 		urxe_srq_free(container_of(node, struct urxe_srq, node));
 	list_for_each_safe (node, &e->cqs)
 		urxe_cq_free(container_of(node, struct urxe_cq, node));
+	list_for_each_safe (node, &e->mws)
+		urxe_mw_free(container_of(node, struct urxe_mw, node));
 	for (uint32_t i = 1; i <= e->keys.n; i++)
 		urxe_mr_dereg(e->keys.entries[i].mr);
 	list_for_each_safe (node, &e->pds)

@@ -23,6 +23,7 @@
 struct urxe_engine;
 struct urxe_pd;
 struct urxe_mr;
+struct urxe_mw;
 struct urxe_cq;
 struct urxe_srq;
 struct urxe_qp;
@@ -148,9 +149,25 @@ int urxe_pd_free(struct urxe_pd *pd);
  */
 int urxe_mr_reg(struct urxe_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access,
 		struct urxe_mr **ret_mr);
+/* -EBUSY: a window is bound to it. */
 int urxe_mr_dereg(struct urxe_mr *mr);
 uint32_t urxe_mr_lkey(const struct urxe_mr *mr);
 uint32_t urxe_mr_rkey(const struct urxe_mr *mr);
+
+/* ---- memory windows -------------------------------------------------------------------------- */
+
+/*
+ * A window, not bound. It is found by the index (the upper 24 bits) of its rkey, which stays the
+ * same: a posted IBV_WR_BIND_MW looks at the rkey in the ibv_mw, at no more of it.
+ */
+int urxe_mw_new(struct urxe_pd *pd, enum ibv_mw_type type, struct urxe_mw **ret_mw);
+
+/* Bound or not; what it showed is shown no more. */
+int urxe_mw_free(struct urxe_mw *mw);
+uint32_t urxe_mw_rkey(const struct urxe_mw *mw);
+
+/* Type 1: the key that the next IBV_WR_BIND_MW has to ask for. Type 2: any of the same index. */
+uint32_t urxe_mw_next_rkey(const struct urxe_mw *mw);
 
 /* ---- completion queues ----------------------------------------------------------------------- */
 

@@ -43,8 +43,8 @@ struct urxe_engine {
 	struct list async;  /* async_srcs with something pending */
 	bool cq_overrun;    /* a CQ overran: settle() sends its QPs to ERR */
 	uint64_t counters[URXE_CNT_MAX];
-	uint32_t n_pd, n_cq, n_srq, n_ah, n_qp;
-	struct list pds, cqs, srqs, ahs, qps;
+	uint32_t n_pd, n_cq, n_srq, n_ah, n_qp, n_mw;
+	struct list pds, cqs, srqs, ahs, qps, mws;
 	struct qpn_fifo free_qpns;
 	struct qpn_block *blocks[QPN_BLOCKS];
 };

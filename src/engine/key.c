@@ -47,6 +47,7 @@ static uint32_t pop_free(struct key_table *t)
 int key_take(struct key_table *t, struct urxe_mr *mr, uint32_t *ret_lkey, uint32_t *ret_rkey)
 {
 	uint32_t n_free = t->n - t->in_use;
+	struct key_entry *entry;
 	uint32_t index;
 
 	if (t->in_use >= t->max)
@@ -57,21 +58,24 @@ int key_take(struct key_table *t, struct urxe_mr *mr, uint32_t *ret_lkey, uint32
 		if (t->n == t->capacity && grow(t) < 0)
 			return -ENOMEM;
 		index = ++t->n;
-		t->entries[index].tag = (uint8_t)(rng_next(&t->rng) & 0xfe);
+		t->entries[index].tag[0] = rng_next(&t->rng) & 0xfe;
 	}
-	t->entries[index].mr = mr;
+	entry = &t->entries[index];
+	entry->mr = mr;
+	entry->tag[1] = entry->tag[0] | 1;
 	t->in_use++;
-	*ret_lkey = index << 8 | t->entries[index].tag;
+	*ret_lkey = index << 8 | entry->tag[0];
 	*ret_rkey = *ret_lkey | 1;
 	return 0;
 }
 
-void key_give(struct key_table *t, uint32_t lkey)
+void key_give(struct key_table *t, uint32_t key)
 {
-	uint32_t index = lkey >> 8;
+	uint32_t index = key >> 8;
 	struct key_entry *entry = &t->entries[index];
 
 	entry->mr = NULL;
+	entry->tag[0] &= KEY_TAG_MASK;
 	t->in_use--;
 	if (t->reuse) {
 		entry->next_free = t->oldest_free;
@@ -80,7 +84,7 @@ void key_give(struct key_table *t, uint32_t lkey)
 			t->newest_free = index;
 		return;
 	}
-	entry->tag = (uint8_t)(entry->tag + 2);
+	entry->tag[0] = (entry->tag[0] + 2) & KEY_TAG_MASK;
 	entry->next_free = 0;
 	if (t->newest_free)
 		t->entries[t->newest_free].next_free = index;

@@ -46,6 +46,8 @@ int urxe_mr_dereg(struct urxe_mr *mr)
 {
 	if (!mr)
 		return 0;
+	if (mr->n_windows)
+		return -EBUSY; /* a window never outlives what it shows (IBA 10.6.7.2.4) */
 	key_give(&mr->pd->engine->keys, mr->lkey);
 	mr->pd->refs--;
 	free(mr);
@@ -65,8 +67,8 @@ uint32_t urxe_mr_rkey(const struct urxe_mr *mr)
 bool mr_check_sges(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, unsigned access)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		if (sge[i].length > 0 && !mr_resolve(pd->engine, pd, sge[i].lkey, false,
-						     sge[i].addr, sge[i].length, access))
+		if (sge[i].length > 0 &&
+		    !mr_local(pd, sge[i].lkey, sge[i].addr, sge[i].length, access))
 			return false;
 	}
 	return true;
@@ -88,7 +90,7 @@ int mr_gather(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, u
 		take = sge[i].length - (uint32_t)off;
 		if (take > len)
 			take = len;
-		p = mr_resolve(pd->engine, pd, sge[i].lkey, false, sge[i].addr + off, take, 0);
+		p = mr_local(pd, sge[i].lkey, sge[i].addr + off, take, 0);
 		if (!p)
 			return -EACCES;
 		iov[n_iov++] = (struct iovec){.iov_base = p, .iov_len = take};

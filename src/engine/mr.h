@@ -7,33 +7,51 @@
 
 #include <string.h>
 
+/* What a key names: a region, or the part of one that a window shows. */
 struct urxe_mr {
 	struct urxe_pd *pd;
 	uint8_t *base; /* host memory that iova stands for */
 	uint64_t iova;
 	uint64_t length;
 	unsigned access;
+	bool is_window;
 	uint32_t lkey;
 	uint32_t rkey;
+	uint32_t n_windows;       /* bound to it */
+	const struct urxe_qp *qp; /* a window of type 2 is this QP's peer's only; else NULL */
 };
 
-/*
- * The host memory behind [va, va + len) if the key names a region of this PD that contains it and
- * grants every right in access (0: local read, always granted); else NULL (IBA 10.6.3.2).
- */
-static inline uint8_t *mr_resolve(const struct urxe_engine *e, const struct urxe_pd *pd,
-				  uint32_t key, bool remote, uint64_t va, uint64_t len,
-				  unsigned access)
+/* The host memory behind [va, va + len) if mr contains it and grants access, else NULL. */
+static inline uint8_t *mr_at(const struct urxe_mr *mr, uint64_t va, uint64_t len, unsigned access)
 {
-	const struct urxe_mr *mr = key_find(&e->keys, key, remote);
-	uint64_t off;
+	uint64_t off = va - mr->iova; /* wraps to something huge when va is below */
 
-	if (!mr || mr->pd != pd || (mr->access & access) != access)
-		return NULL;
-	off = va - mr->iova; /* wraps to something huge when va is below */
-	if (off > mr->length || len > mr->length - off)
+	if ((mr->access & access) != access || off > mr->length || len > mr->length - off)
 		return NULL;
 	return mr->base + off;
+}
+
+/*
+ * The host memory behind [va, va + len) if the lkey names a region of this PD that contains it and
+ * grants every right in access (0: local read, always granted); else NULL (IBA 10.6.3.2).
+ */
+static inline uint8_t *mr_local(const struct urxe_pd *pd, uint32_t lkey, uint64_t va, uint64_t len,
+				unsigned access)
+{
+	const struct urxe_mr *mr = key_find(&pd->engine->keys, lkey, false);
+
+	return mr && mr->pd == pd ? mr_at(mr, va, len, access) : NULL;
+}
+
+/* The same by an rkey, for what a peer asks of this QP. */
+static inline uint8_t *mr_remote(const struct urxe_qp *qp, const struct urxe_pd *pd, uint32_t rkey,
+				 uint64_t va, uint64_t len, unsigned access)
+{
+	const struct urxe_mr *mr = key_find(&pd->engine->keys, rkey, true);
+
+	if (!mr || mr->pd != pd || (mr->qp && mr->qp != qp))
+		return NULL;
+	return mr_at(mr, va, len, access);
 }
 
 /* May every scatter/gather element be used so? Elements of length 0 are not looked at. */

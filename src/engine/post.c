@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Posting: a work request is validated and copied once; what follows works on the copy. */
 #include "engine/mr.h"
+#include "engine/mw.h"
 #include "engine/qp.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@ struct wr_op {
 	bool remote;     /* names remote memory */
 	bool atomic;
 	bool reads; /* data comes back */
+	bool local; /* about keys here: nothing is sent */
 };
 
 static const struct wr_op wr_ops[] = {
@@ -22,6 +24,9 @@ static const struct wr_op wr_ops[] = {
 	[IBV_WR_RDMA_READ] = {.rc = true, .remote = true, .reads = true},
 	[IBV_WR_ATOMIC_CMP_AND_SWP] = {.rc = true, .atomic = true, .reads = true},
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = {.rc = true, .atomic = true, .reads = true},
+	[IBV_WR_LOCAL_INV] = {.rc = true, .uc = true, .local = true},
+	[IBV_WR_BIND_MW] = {.rc = true, .uc = true, .local = true},
+	[IBV_WR_SEND_WITH_INV] = {.rc = true, .needs_recv = true},
 };
 
 static const struct wr_op *find_op(const struct urxe_qp *qp, enum ibv_wr_opcode opcode)
@@ -46,6 +51,10 @@ static int check_length(const struct urxe_qp *qp, const struct wr_op *op,
 {
 	uint64_t length = 0;
 
+	if (op->local) {
+		*ret_length = 0;
+		return wr->num_sge ? -EINVAL : 0;
+	}
 	for (int i = 0; i < wr->num_sge; i++)
 		length += wr->sg_list[i].length;
 	if (op->atomic) {
@@ -112,6 +121,8 @@ static int copy_address(struct urxe_qp *qp, const struct wr_op *op, struct send_
 		w->rc.rkey = wr->wr.atomic.rkey;
 		w->rc.compare_add = wr->wr.atomic.compare_add;
 		w->rc.swap = wr->wr.atomic.swap;
+	} else if (wr->opcode == IBV_WR_BIND_MW) {
+		return mw_prepare_bind(qp, wr, w);
 	}
 	return 0;
 }

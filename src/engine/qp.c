@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "engine/mw.h"
 #include "engine/qp.h"
 
 #include <errno.h>
@@ -89,6 +90,7 @@ int urxe_qp_new(struct urxe_pd *pd, struct urxe_qp_init *init, struct urxe_qp **
 	qp->recv_cq = init->recv_cq;
 	qp->srq = init->srq;
 	list_init(&qp->ready);
+	list_init(&qp->windows);
 	timer_init(&qp->timer);
 	async_init(&qp->async, init->user);
 	rc = alloc_queues(qp, init);
@@ -119,6 +121,7 @@ int urxe_qp_free(struct urxe_qp *qp)
 	if (!qp)
 		return 0;
 	e = qp->engine;
+	mw_release_qp(qp);
 	cq_purge(qp->send_cq, qp->qpn);
 	cq_purge(qp->recv_cq, qp->qpn);
 	qpn_give(e, qp->qpn);
@@ -195,6 +198,10 @@ static enum ibv_wc_opcode wc_opcode(uint8_t wr_opcode)
 		return IBV_WC_COMP_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return IBV_WC_FETCH_ADD;
+	case IBV_WR_BIND_MW:
+		return IBV_WC_BIND_MW;
+	case IBV_WR_LOCAL_INV:
+		return IBV_WC_LOCAL_INV;
 	default:
 		return IBV_WC_SEND;
 	}

@@ -40,6 +40,7 @@ struct requester {
 	bool rnr_wait;          /* the timer ends a wait that an RNR NAK asked for */
 	uint8_t failed;         /* enum ibv_wc_status of the request at cur: stop there; 0: none */
 	uint8_t retries_left;
+	uint8_t backoff; /* timeouts without progress, at most MAX_BACKOFF: log2 of the patience */
 	uint8_t rnr_retries_left;
 	bool sq_drained; /* of an SQD: reported */
 };
@@ -114,6 +115,7 @@ struct urxe_qp {
 	struct urxe_cq *send_cq;
 	struct urxe_cq *recv_cq;
 	struct list node;
+	struct list windows; /* of type 2, bound by this QP */
 	struct async_src async;
 };
 
@@ -150,12 +152,18 @@ bool answer_pull(struct urxe_qp *qp, struct urxe_frame *f);
 /* Continue sending at psn, a PSN that has been given to a request, or the next to give. */
 void requester_seek(struct urxe_qp *qp, uint32_t psn);
 
+/* How long to wait for the peer now. */
+uint64_t requester_timeout_ns(const struct urxe_qp *qp);
+
 /* Start, restart or stop the retransmission timer according to what is outstanding. */
 void requester_restart_timer(struct urxe_qp *qp, uint64_t now);
 
 /* ---- completer.c ---- */
 void completer_rx(struct urxe_qp *qp, uint64_t now, const struct urxe_pkt *pkt);
 void completer_timer(struct urxe_qp *qp, uint64_t now);
+
+/* Requests about keys are done when all before them are. */
+void completer_retire_local(struct urxe_qp *qp);
 
 /* The request at sq.cur cannot be executed: fail it when those before it are done. */
 void completer_local_error(struct urxe_qp *qp, enum ibv_wc_status status);

@@ -3,6 +3,7 @@
  * QP states: which transitions there are and which attributes each requires and allows (IBA 10.3,
  * table 91), and what entering a state does.
  */
+#include "engine/mw.h"
 #include "engine/qp.h"
 
 #include <errno.h>
@@ -206,6 +207,7 @@ void qp_reset(struct urxe_qp *qp)
 
 	list_del(&qp->ready);
 	timer_off(&qp->timer);
+	mw_release_qp(qp);
 	cq_purge(qp->send_cq, qp->qpn);
 	cq_purge(qp->recv_cq, qp->qpn);
 	qp->state = IBV_QPS_RESET;

@@ -5,6 +5,7 @@
  * for what the window has room for, so that responses cannot overrun a network without PFC.
  */
 #include "engine/mr.h"
+#include "engine/mw.h"
 #include "engine/qp.h"
 #include "wire/aeth.h"
 
@@ -19,6 +20,16 @@ enum { READ_SHARE = 4 };
 /* Every so many packets of a long message the peer is asked for an ACK. */
 enum { ACK_STRIDE = 16 };
 
+/*
+ * The peer is a program like us and may have to wait for a processor. The specification lets the
+ * timeout be up to four times its nominal value (IBA 9.7.6.1.3): the first try takes the nominal
+ * one, so that loss is repaired soon, later ones more and more of what is allowed.
+ */
+uint64_t requester_timeout_ns(const struct urxe_qp *qp)
+{
+	return aeth_timeout_ns(qp->attr.timeout) << qp->req.backoff;
+}
+
 void requester_restart_timer(struct urxe_qp *qp, uint64_t now)
 {
 	/* What is queued counts as outstanding even while the link has no room for it. */
@@ -30,7 +41,7 @@ void requester_restart_timer(struct urxe_qp *qp, uint64_t now)
 	if (!outstanding || qp->attr.timeout == 0 || qp->type != IBV_QPT_RC)
 		timer_off(&qp->timer);
 	else
-		timer_set(&qp->engine->timers, &qp->timer, now + aeth_timeout_ns(qp->attr.timeout));
+		timer_set(&qp->engine->timers, &qp->timer, now + requester_timeout_ns(qp));
 }
 
 void requester_seek(struct urxe_qp *qp, uint32_t psn)
@@ -75,18 +86,35 @@ static bool local_access_ok(struct urxe_qp *qp, const struct send_wqe *w)
 	       mr_check_sges(qp->pd, w->sge, w->num_sge, writes ? IBV_ACCESS_LOCAL_WRITE : 0);
 }
 
+static bool is_local(const struct send_wqe *w)
+{
+	return w->opcode == IBV_WR_BIND_MW || w->opcode == IBV_WR_LOCAL_INV;
+}
+
+/* What it takes to begin the request; for one about keys that is all of it. */
+static enum ibv_wc_status prepare(struct urxe_qp *qp, const struct send_wqe *w)
+{
+	if (w->opcode == IBV_WR_BIND_MW)
+		return mw_bind(qp, w);
+	if (w->opcode == IBV_WR_LOCAL_INV)
+		return mw_invalidate_local(qp, w->imm_be);
+	return local_access_ok(qp, w) ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
+}
+
 static bool begin(struct urxe_qp *qp, struct send_wqe *w)
 {
 	struct requester *req = &qp->req;
+	enum ibv_wc_status status;
 
 	if (!may_begin(qp, w))
 		return false;
-	if (!local_access_ok(qp, w)) {
-		completer_local_error(qp, IBV_WC_LOC_PROT_ERR);
+	status = prepare(qp, w);
+	if (status != IBV_WC_SUCCESS) {
+		completer_local_error(qp, status);
 		return false;
 	}
 	w->first_psn = req->next_psn;
-	w->n_psn = type_is_connected(qp->type) ? psns_of(qp, w->length) : 1;
+	w->n_psn = is_local(w) ? 0 : type_is_connected(qp->type) ? psns_of(qp, w->length) : 1;
 	req->next_psn = psn_add(req->next_psn, w->n_psn);
 	if (w->needs_recv)
 		w->recv_ordinal = ++req->recv_begun;
@@ -117,11 +145,16 @@ static bool gather(struct urxe_qp *qp, const struct send_wqe *w, uint32_t off, u
 
 static uint8_t send_opcode(const struct send_wqe *w, bool first, bool last)
 {
-	bool imm = w->opcode == IBV_WR_SEND_WITH_IMM;
-
-	if (first)
-		return !last ? OP_SEND_FIRST : imm ? OP_SEND_ONLY_IMM : OP_SEND_ONLY;
-	return !last ? OP_SEND_MIDDLE : imm ? OP_SEND_LAST_IMM : OP_SEND_LAST;
+	if (!last)
+		return first ? OP_SEND_FIRST : OP_SEND_MIDDLE;
+	switch (w->opcode) {
+	case IBV_WR_SEND_WITH_IMM:
+		return first ? OP_SEND_ONLY_IMM : OP_SEND_LAST_IMM;
+	case IBV_WR_SEND_WITH_INV:
+		return first ? OP_SEND_ONLY_INV : OP_SEND_LAST_INV;
+	default:
+		return first ? OP_SEND_ONLY : OP_SEND_LAST;
+	}
 }
 
 static uint8_t write_opcode(const struct send_wqe *w, bool first, bool last)
@@ -198,6 +231,7 @@ static uint32_t build_message(struct urxe_qp *qp, const struct send_wqe *w, uint
 	pkt->ack_req = qp->type == IBV_QPT_RC &&
 		       (last || done % ACK_STRIDE == ACK_STRIDE - 1 || room(&qp->req) == 1);
 	pkt->imm_be = w->imm_be;
+	pkt->inv_rkey = w->imm_be;
 	if (write && done == 0) {
 		pkt->va = w->rc.va;
 		pkt->rkey = w->rc.rkey;
@@ -266,6 +300,15 @@ static void sent(struct urxe_qp *qp, const struct send_wqe *w, uint32_t n, uint6
 	}
 }
 
+/* The request at cur is executed, now or before what is being sent again; go on behind it. */
+static bool pass_local(struct urxe_qp *qp, uint64_t now)
+{
+	qp->sq.cur++;
+	completer_retire_local(qp);
+	requester_restart_timer(qp, now);
+	return true;
+}
+
 bool requester_pull(struct urxe_qp *qp, uint64_t now, struct urxe_frame *f)
 {
 	struct requester *req = &qp->req;
@@ -274,12 +317,16 @@ bool requester_pull(struct urxe_qp *qp, uint64_t now, struct urxe_frame *f)
 	struct send_wqe *w;
 	uint32_t n;
 
-	if ((qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) || sq->cur == sq->tail ||
-	    req->rnr_wait || req->failed || room(req) == 0)
+	if ((qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) || req->rnr_wait ||
+	    req->failed || room(req) == 0)
 		return false;
-	w = sq_at(sq, sq->cur);
-	if (sq->cur == req->begun && !begin(qp, w))
-		return false;
+	do {
+		if (sq->cur == sq->tail)
+			return false;
+		w = sq_at(sq, sq->cur);
+		if (sq->cur == req->begun && !begin(qp, w))
+			return false;
+	} while (w->n_psn == 0 && pass_local(qp, now));
 	frame_begin(qp, f);
 	pkt = (struct urxe_pkt){.dqpn = qp->attr.dest_qp_num, .psn = req->psn};
 	n = build(qp, w, &pkt, f);

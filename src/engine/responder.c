@@ -4,6 +4,7 @@
  * specification; the first verdict that is not OK wins, and one table says what it leads to.
  */
 #include "engine/mr.h"
+#include "engine/mw.h"
 #include "engine/qp.h"
 #include "wire/aeth.h"
 
@@ -98,7 +99,7 @@ static enum verdict check_opcode(struct urxe_qp *qp, const struct urxe_opcode *o
 {
 	unsigned right = right_of(op->kind);
 
-	if (op->ieth || (qp->attr.qp_access_flags & right) != right)
+	if ((qp->attr.qp_access_flags & right) != right)
 		return qp->type == IBV_QPT_RC ? BAD_OPCODE : DROP;
 	return OK;
 }
@@ -160,23 +161,22 @@ static enum verdict check_access(struct urxe_qp *qp, const struct urxe_opcode *o
 	uint32_t len = op->kind == KIND_ATOMIC ? 8 : pkt->dma_len;
 
 	if (op->kind == KIND_SEND) {
-		return mr_check_sges(qp->pd, resp->wqe->sge, resp->wqe->num_sge,
-				     IBV_ACCESS_LOCAL_WRITE)
-			       ? OK
-			       : RECV_ACCESS;
+		if (!mr_check_sges(qp->pd, resp->wqe->sge, resp->wqe->num_sge,
+				   IBV_ACCESS_LOCAL_WRITE))
+			return RECV_ACCESS;
+		return op->ieth && !mw_may_invalidate(qp, pkt->inv_rkey) ? REMOTE_ACCESS : OK;
 	}
 	if (!op->first) /* the rest of a WRITE: the region may be gone by now */
 		return pkt->payload_len == 0 ||
-				       mr_resolve(qp->engine, qp->pd, resp->rkey, true,
-						  resp->va + resp->received, pkt->payload_len,
-						  IBV_ACCESS_REMOTE_WRITE)
+				       mr_remote(qp, qp->pd, resp->rkey, resp->va + resp->received,
+						 pkt->payload_len, IBV_ACCESS_REMOTE_WRITE)
 			       ? OK
 			       : refused;
 	if (op->kind == KIND_ATOMIC && pkt->va % 8 != 0)
 		return MISALIGNED;
 	/* A request for no bytes touches no memory: key and address are not looked at (C9-88). */
 	if (len > 0 &&
-	    !mr_resolve(qp->engine, qp->pd, pkt->rkey, true, pkt->va, len, right_of(op->kind)))
+	    !mr_remote(qp, qp->pd, pkt->rkey, pkt->va, len, right_of(op->kind)))
 		return refused;
 	return OK;
 }
@@ -194,6 +194,9 @@ static void complete_recv(struct urxe_qp *qp, const struct urxe_opcode *op,
 	if (op->immdt) {
 		wc.imm_data = pkt->imm_be;
 		wc.wc_flags = IBV_WC_WITH_IMM;
+	} else if (op->ieth) {
+		wc.invalidated_rkey = pkt->inv_rkey;
+		wc.wc_flags = IBV_WC_WITH_INV;
 	}
 	qp_complete_recv(qp, &wc, pkt->se);
 }
@@ -213,8 +216,8 @@ static void execute_message(struct urxe_qp *qp, const struct urxe_opcode *op,
 		mr_scatter(qp->pd, resp->wqe->sge, resp->wqe->num_sge, resp->received, pkt->payload,
 			   pkt->payload_len);
 	else if (pkt->payload_len > 0)
-		memcpy(mr_resolve(qp->engine, qp->pd, resp->rkey, true, resp->va + resp->received,
-				  pkt->payload_len, IBV_ACCESS_REMOTE_WRITE),
+		memcpy(mr_remote(qp, qp->pd, resp->rkey, resp->va + resp->received,
+				 pkt->payload_len, IBV_ACCESS_REMOTE_WRITE),
 		       pkt->payload, pkt->payload_len);
 	resp->received += pkt->payload_len;
 	resp->kind = op->last ? KIND_NONE : op->kind;
@@ -222,6 +225,8 @@ static void execute_message(struct urxe_qp *qp, const struct urxe_opcode *op,
 	if (!op->last)
 		return;
 	resp->msn = psn_add(resp->msn, 1);
+	if (op->ieth)
+		mw_invalidate(qp->engine, pkt->inv_rkey);
 	if (needs_recv(op))
 		complete_recv(qp, op, pkt);
 }
@@ -275,8 +280,8 @@ static void execute(struct urxe_qp *qp, const struct urxe_opcode *op, const stru
 		break;
 	case KIND_ATOMIC:
 		take_resource(qp, pkt, true)->orig = atomic_execute(
-			(uint64_t *)(void *)mr_resolve(qp->engine, qp->pd, pkt->rkey, true, pkt->va,
-						       8, IBV_ACCESS_REMOTE_ATOMIC),
+			(uint64_t *)(void *)mr_remote(qp, qp->pd, pkt->rkey, pkt->va, 8,
+						      IBV_ACCESS_REMOTE_ATOMIC),
 			op, pkt);
 		break;
 	default:

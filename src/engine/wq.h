@@ -18,9 +18,9 @@ struct send_wqe {
 	uint32_t num_sge;
 	uint32_t length;    /* of the message, in bytes */
 	uint32_t first_psn; /* given when sending begins */
-	uint32_t n_psn;
+	uint32_t n_psn;     /* 0: executed here, nothing is sent */
 	uint32_t recv_ordinal; /* of the messages that need a receive, from 1 */
-	uint32_t imm_be;
+	uint32_t imm_be; /* or the rkey to invalidate */
 	union {
 		struct {
 			uint64_t va;
@@ -34,6 +34,13 @@ struct send_wqe {
 			uint32_t dqpn;
 			uint32_t qkey;
 		} ud;
+		struct {
+			uint64_t addr;
+			uint64_t length;
+			uint32_t lkey; /* the region's */
+			uint32_t rkey; /* to be the window's */
+			unsigned access;
+		} bind;
 	};
 	union {
 		struct ibv_sge sge[1];  /* num_sge */

@@ -130,6 +130,9 @@ static void fill_ops(struct verbs_context *vctx)
 	vctx->create_srq_ex = urxe_verbs_create_srq_ex;
 	vctx->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	ops->_compat_query_device = urxe_verbs_query_device;
+	ops->alloc_mw = urxe_verbs_alloc_mw;
+	ops->bind_mw = urxe_verbs_bind_mw;
+	ops->dealloc_mw = urxe_verbs_dealloc_mw;
 	ops->poll_cq = urxe_verbs_poll_cq;
 	ops->req_notify_cq = urxe_verbs_req_notify_cq;
 	ops->post_send = urxe_verbs_post_send;

@@ -245,6 +245,8 @@ int urxe_context_route(struct urxe_context *ctx, const struct ibv_ah_attr *av, u
 	struct urxe_route route = {0};
 	int ret = check_av(ctx, av);
 
+	if (!ret) /* an address handle may come before the first QP */
+		ret = urxe_context_open_links(ctx);
 	if (ret)
 		return ret;
 	route.path.sgid = ctx->dev->gids[av->grh.sgid_index];

@@ -104,6 +104,11 @@ struct vmr {
 	struct urxe_mr *mr;
 };
 
+struct vmw {
+	struct ibv_mw ibv;
+	struct urxe_mw *mw;
+};
+
 struct vcq {
 	struct ibv_cq_ex ibv; /* begins as an ibv_cq does */
 	struct urxe_cq *cq;
@@ -201,6 +206,9 @@ int urxe_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_s
 int urxe_verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 int urxe_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 			     struct ibv_recv_wr **bad_wr);
+struct ibv_mw *urxe_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int urxe_verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+int urxe_verbs_dealloc_mw(struct ibv_mw *mw);
 struct ibv_cq_ex *urxe_verbs_create_cq_ex(struct ibv_context *context,
 					  struct ibv_cq_init_attr_ex *attr);
 struct ibv_qp *urxe_verbs_create_qp_ex(struct ibv_context *context,

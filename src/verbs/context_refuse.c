@@ -23,9 +23,6 @@
 REFUSE_POINTER(void, refuse_compat, void)
 REFUSE_STATUS(refuse_compat_query_port, struct ibv_context *context, uint8_t port,
 	      struct _compat_ibv_port_attr *attr)
-REFUSE_POINTER(struct ibv_mw, refuse_alloc_mw, struct ibv_pd *pd, enum ibv_mw_type type)
-REFUSE_STATUS(refuse_bind_mw, struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
-REFUSE_STATUS(refuse_dealloc_mw, struct ibv_mw *mw)
 
 REFUSE_STATUS(refuse_advise_mr, struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 	      struct ibv_sge *sg_list, uint32_t num_sge)
@@ -121,9 +118,6 @@ static const struct verbs_context refusals = {
 			._compat_reg_mr = refuse_compat,
 			._compat_rereg_mr = refuse_compat,
 			._compat_dereg_mr = refuse_compat,
-			.alloc_mw = refuse_alloc_mw,
-			.bind_mw = refuse_bind_mw,
-			.dealloc_mw = refuse_dealloc_mw,
 			._compat_create_cq = refuse_compat,
 			._compat_cq_event = refuse_compat,
 			._compat_resize_cq = refuse_compat,

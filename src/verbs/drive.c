@@ -206,30 +206,33 @@ void urxe_drive_send(struct urxe_context *ctx)
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-static bool run_timers(struct urxe_context *ctx)
+static bool timers_due(struct urxe_context *ctx)
 {
 	struct drive *d = &ctx->drive;
 
 	if (!d->now_ns && ++d->empty_rounds < CLOCK_STRIDE)
 		return false;
 	d->empty_rounds = 0;
-	if (urxe_drive_now(ctx) < urxe_engine_deadline(ctx->engine))
-		return false;
-	urxe_engine_advance(ctx->engine, d->now_ns);
-	return true;
+	return urxe_drive_now(ctx) >= urxe_engine_deadline(ctx->engine);
 }
 
 bool urxe_drive_progress(struct urxe_context *ctx)
 {
-	bool busy;
+	bool due, busy;
 
 	if (!ctx->shm)
 		return false; /* no QP yet */
+	due = timers_due(ctx);
+	if (due && ctx->udp && !ctx->drive.udp_credit)
+		ctx->drive.udp_credit =
+			1; /* the answer may have come: look before giving up on it */
 	if (take_event(&ctx->drive.shm_event))
 		urxe_shm_service(ctx->shm);
 	busy = urxe_shm_poll(ctx->shm, deliver, ctx, RX_BUDGET) > 0;
 	busy |= receive_udp(ctx) > 0;
-	busy |= run_timers(ctx);
+	if (due)
+		urxe_engine_advance(ctx->engine, ctx->drive.now_ns);
+	busy |= due;
 	busy |= send_all(ctx) > 0;
 	urxe_events_collect(ctx); /* also without a frame: a pull may find that a request fails */
 	return busy;

@@ -90,6 +90,26 @@ static void wr_send_imm(struct ibv_qp_ex *qp, __be32 imm_data)
 	wr_new(qp, IBV_WR_SEND_WITH_IMM)->imm_data = imm_data;
 }
 
+static void wr_send_inv(struct ibv_qp_ex *qp, uint32_t invalidate_rkey)
+{
+	wr_new(qp, IBV_WR_SEND_WITH_INV)->invalidate_rkey = invalidate_rkey;
+}
+
+static void wr_local_inv(struct ibv_qp_ex *qp, uint32_t invalidate_rkey)
+{
+	wr_new(qp, IBV_WR_LOCAL_INV)->invalidate_rkey = invalidate_rkey;
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey,
+		       const struct ibv_mw_bind_info *bind_info)
+{
+	struct ibv_send_wr *wr = wr_new(qp, IBV_WR_BIND_MW);
+
+	wr->bind_mw.mw = mw;
+	wr->bind_mw.rkey = rkey;
+	wr->bind_mw.bind_info = *bind_info;
+}
+
 static struct ibv_send_wr *wr_rdma(struct ibv_qp_ex *qp, enum ibv_wr_opcode opcode, uint32_t rkey,
 				   uint64_t remote_addr)
 {
@@ -234,6 +254,9 @@ int urxe_qp_batch_new(struct vqp *vqp)
 	qp->wr_abort = wr_abort;
 	qp->wr_send = wr_send;
 	qp->wr_send_imm = wr_send_imm;
+	qp->wr_send_inv = wr_send_inv;
+	qp->wr_local_inv = wr_local_inv;
+	qp->wr_bind_mw = wr_bind_mw;
 	qp->wr_rdma_write = wr_rdma_write;
 	qp->wr_rdma_write_imm = wr_rdma_write_imm;
 	qp->wr_rdma_read = wr_rdma_read;

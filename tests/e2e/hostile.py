@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What happens around the data: sudden death, idleness, system calls, what is left behind."""
+"""What happens around the data: sudden death, idleness, what is left behind."""
 import os
 import random
 import re

@@ -71,7 +71,7 @@ class Side:
         proc.log = log
         return proc
 
-    def run(self, argv, urxe=True, timeout_s=30):
+    def run(self, argv, urxe=True, timeout_s=90):
         """Run to its end; returns (exit status, output). Status None: it hung."""
         proc = self.spawn(argv, urxe)
         return finish(proc, timeout_s), output(proc)
@@ -165,7 +165,7 @@ def output(proc):
 class Pair:
     """A server and a client program run to their ends."""
 
-    def __init__(self, server, client, server_argv, client_argv, port, urxe=True, timeout_s=30):
+    def __init__(self, server, client, server_argv, client_argv, port, urxe=True, timeout_s=90):
         self.commands = [' '.join(server_argv), ' '.join(client_argv)]
         end = time.monotonic() + timeout_s
         procs = [server.spawn(server_argv, urxe)]

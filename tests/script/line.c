@@ -79,10 +79,32 @@ struct region *next_place(struct stage *s, uint64_t *ret_off)
 	return find_region(s, token, name_len);
 }
 
+static struct window *find_window(struct stage *s, const char *name, size_t len)
+{
+	for (unsigned i = 0; i < s->n_windows; i++) {
+		struct window *w = &s->window[i];
+
+		if (strlen(w->name) == len && !strncmp(w->name, name, len))
+			return w;
+	}
+	return NULL;
+}
+
+struct window *next_window(struct stage *s)
+{
+	const char *name = next_token(s);
+	struct window *w = find_window(s, name, strlen(name));
+
+	if (!w)
+		fail(s, "script error: no window %s", name);
+	return w;
+}
+
 uint64_t next_number(struct stage *s)
 {
 	const char *token = next_token(s);
 	size_t name_len = strcspn(token, "+.");
+	const struct window *w;
 	struct region *r;
 	char *end;
 	uint64_t v;
@@ -95,6 +117,9 @@ uint64_t next_number(struct stage *s)
 	}
 	if (!strcmp(token, "qpn"))
 		return urxe_qp_num(stage_qp(s));
+	w = find_window(s, token, name_len);
+	if (w && !strncmp(token + name_len, ".rkey", 5))
+		return urxe_mw_rkey(w->mw) + (uint64_t)strtoll(token + name_len + 5, NULL, 0);
 	r = find_region(s, token, name_len);
 	if (!strcmp(token + name_len, ".rkey"))
 		return urxe_mr_rkey(r->mr);
@@ -129,6 +154,8 @@ unsigned next_rights(struct stage *s)
 		{"rw", IBV_ACCESS_REMOTE_WRITE},
 		{"rr", IBV_ACCESS_REMOTE_READ},
 		{"ra", IBV_ACCESS_REMOTE_ATOMIC},
+		{"mw", IBV_ACCESS_MW_BIND},
+		{"zb", IBV_ACCESS_ZERO_BASED},
 		{"none", 0},
 	};
 	const char *token = next_token(s);

@@ -16,7 +16,8 @@ static const struct {
 	{"<", cmd_inject},        {">", cmd_sent},          {">*", cmd_sent_after_acks},
 	{"wc", cmd_wc},           {"rwc", cmd_rwc},         {"arm", cmd_arm},
 	{"notify", cmd_notify},   {"async", cmd_async},     {"state", cmd_state},
-	{"mem", cmd_mem},         {"counter", cmd_counter},
+	{"mem", cmd_mem},         {"counter", cmd_counter}, {"mw", cmd_mw},
+	{"mw_free", cmd_mw_free},
 };
 
 static void run_line(struct stage *s)

@@ -14,6 +14,7 @@ static const struct name statuses[] = {
 	{"LOC_QP_OP_ERR", IBV_WC_LOC_QP_OP_ERR},
 	{"LOC_PROT_ERR", IBV_WC_LOC_PROT_ERR},
 	{"WR_FLUSH_ERR", IBV_WC_WR_FLUSH_ERR},
+	{"MW_BIND_ERR", IBV_WC_MW_BIND_ERR},
 	{"BAD_RESP_ERR", IBV_WC_BAD_RESP_ERR},
 	{"LOC_ACCESS_ERR", IBV_WC_LOC_ACCESS_ERR},
 	{"REM_INV_REQ_ERR", IBV_WC_REM_INV_REQ_ERR},
@@ -30,6 +31,8 @@ static const struct name wc_opcodes[] = {
 	{"RDMA_READ", IBV_WC_RDMA_READ},
 	{"COMP_SWAP", IBV_WC_COMP_SWAP},
 	{"FETCH_ADD", IBV_WC_FETCH_ADD},
+	{"BIND_MW", IBV_WC_BIND_MW},
+	{"LOCAL_INV", IBV_WC_LOCAL_INV},
 	{"RECV", IBV_WC_RECV},
 	{"RECV_RDMA_WITH_IMM", IBV_WC_RECV_RDMA_WITH_IMM},
 	{NULL, 0},
@@ -96,6 +99,9 @@ static void check_wc(struct stage *s, const struct ibv_wc *wc)
 			expect_number(s, "imm", next_number(s), be32toh(wc->imm_data));
 		} else if (accept(s, "no_imm")) {
 			expect_number(s, "WITH_IMM", 0, !!(wc->wc_flags & IBV_WC_WITH_IMM));
+		} else if (accept(s, "inv")) {
+			expect_number(s, "WITH_INV", 1, !!(wc->wc_flags & IBV_WC_WITH_INV));
+			expect_number(s, "inv", next_number(s), wc->invalidated_rkey);
 		} else if (accept(s, "src_qp")) {
 			expect_number(s, "src_qp", next_number(s), wc->src_qp);
 		} else if (accept(s, "grh")) {

@@ -18,6 +18,9 @@ static const struct {
 	{"cas", IBV_WR_ATOMIC_CMP_AND_SWP},
 	{"faa", IBV_WR_ATOMIC_FETCH_AND_ADD},
 	{"tso", IBV_WR_TSO},
+	{"bind", IBV_WR_BIND_MW},
+	{"local_inv", IBV_WR_LOCAL_INV},
+	{"send_inv", IBV_WR_SEND_WITH_INV},
 };
 
 static const struct {
@@ -37,7 +40,26 @@ struct post {
 	uint32_t rkey, qpn, qkey;
 	uint8_t inlined[INLINE_CAP];
 	uint32_t n_inlined;
+	struct ibv_mw mw; /* of these two the engine looks at the keys */
+	struct ibv_mr mr;
 };
+
+/* window W A+16 100 RIGHTS */
+static void read_binding(struct stage *s, struct post *p)
+{
+	struct window *w = next_window(s);
+	struct ibv_mw_bind_info *info = &p->wr.bind_mw.bind_info;
+	uint64_t off;
+	struct region *r = next_place(s, &off);
+
+	p->mr.lkey = urxe_mr_lkey(r->mr);
+	p->mw.rkey = urxe_mw_rkey(w->mw);
+	p->wr.bind_mw.mw = &p->mw;
+	p->wr.bind_mw.rkey = urxe_mw_next_rkey(w->mw);
+	*info = (struct ibv_mw_bind_info){.mr = &p->mr, .addr = r->iova + off};
+	info->length = next_number(s);
+	info->mw_access_flags = next_rights(s);
+}
 
 static bool accept_flag(struct stage *s, unsigned *mask)
 {
@@ -66,6 +88,12 @@ static bool accept_key(struct stage *s, struct post *p)
 		p->swap = next_number(s);
 	else if (accept(s, "to_qpn"))
 		p->qpn = (uint32_t)next_number(s);
+	else if (accept(s, "inv"))
+		p->wr.invalidate_rkey = (uint32_t)next_number(s);
+	else if (accept(s, "window"))
+		read_binding(s, p);
+	else if (accept(s, "as"))
+		p->wr.bind_mw.rkey = (uint32_t)next_number(s);
 	else if (accept(s, "qkey"))
 		p->qkey = (uint32_t)next_number(s);
 	else

@@ -16,6 +16,7 @@
 enum {
 	MAX_TOKENS = 96,
 	MAX_MRS = 16,
+	MAX_MWS = 4,
 	MAX_QPS = 8,
 	MAX_FRAMES = 4096,
 	MAX_PAYLOAD = 70000,
@@ -39,6 +40,11 @@ struct region {
 	struct urxe_mr *mr;
 };
 
+struct window {
+	char name[16];
+	struct urxe_mw *mw;
+};
+
 /* A packet the engine has sent and the script has not looked at. */
 struct sent {
 	uint64_t at_ns;
@@ -52,6 +58,7 @@ struct stage {
 	bool hold; /* the link has no room */
 	struct urxe_engine *engine;
 	struct urxe_pd *pd;
+	struct urxe_pd *other_pd;
 	struct urxe_cq *scq, *rcq;
 	struct urxe_srq *srq;
 	struct urxe_ah *ah;
@@ -62,6 +69,8 @@ struct stage {
 	unsigned current;
 	struct region region[MAX_MRS];
 	unsigned n_regions;
+	struct window window[MAX_MWS];
+	unsigned n_windows;
 	struct sent sent[MAX_FRAMES];
 	unsigned n_sent, n_seen;
 	jmp_buf on_failure;
@@ -77,6 +86,7 @@ uint64_t next_number(struct stage *s); /* 10, 0x10, -1, A+16, A.rkey, A.lkey, qp
 uint64_t next_duration(struct stage *s, const char *token);
 unsigned next_rights(struct stage *s);
 struct region *next_place(struct stage *s, uint64_t *ret_off); /* A+16 */
+struct window *next_window(struct stage *s);
 
 /*
  * Bytes: "text", or hex 0a0b, or u64 7 (as the host has it), or zero N, or len N [from K]: N bytes
@@ -101,6 +111,8 @@ void cmd_qp(struct stage *s);
 void cmd_use(struct stage *s);
 void cmd_mr(struct stage *s);
 void cmd_dereg(struct stage *s);
+void cmd_mw(struct stage *s);
+void cmd_mw_free(struct stage *s);
 void cmd_fill(struct stage *s);
 void cmd_modify(struct stage *s);
 void cmd_destroy(struct stage *s);

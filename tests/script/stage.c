@@ -266,7 +266,10 @@ void cmd_mr(struct stage *s)
 	rights = next_rights(s);
 	r->iova = accept(s, "iova") ? next_number(s) : 0x10000 * (s->n_regions + 1);
 	r->mem = calloc(1, r->len ? r->len : 1);
-	err = urxe_mr_reg(s->pd, r->mem, r->len, r->iova, rights, &r->mr);
+	if (accept(s, "other_pd") && !s->other_pd)
+		must(s, urxe_pd_new(s->engine, &s->other_pd), "urxe_pd_new");
+	err = urxe_mr_reg(s->other_pd ? s->other_pd : s->pd, r->mem, r->len, r->iova, rights,
+			  &r->mr);
 	if (err)
 		free(r->mem);
 	else
@@ -278,10 +281,29 @@ void cmd_dereg(struct stage *s)
 {
 	uint64_t off;
 	struct region *r = next_place(s, &off);
+	int err = urxe_mr_dereg(r->mr);
 
-	must(s, urxe_mr_dereg(r->mr), "urxe_mr_dereg");
+	expect_result(s, err);
+	if (err)
+		return;
 	free(r->mem);
 	*r = s->region[--s->n_regions];
+}
+
+void cmd_mw(struct stage *s)
+{
+	struct window *w = &s->window[s->n_windows++];
+
+	snprintf(w->name, sizeof(w->name), "%s", next_token(s));
+	must(s, urxe_mw_new(s->pd, (enum ibv_mw_type)next_number(s), &w->mw), "urxe_mw_new");
+}
+
+void cmd_mw_free(struct stage *s)
+{
+	struct window *w = next_window(s);
+
+	must(s, urxe_mw_free(w->mw), "urxe_mw_free");
+	*w = s->window[--s->n_windows];
 }
 
 void cmd_fill(struct stage *s)

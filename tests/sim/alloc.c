@@ -101,6 +101,7 @@ struct objects {
 	struct urxe_pd *pd;
 	struct urxe_mr *mr[N_MRS];
 	struct urxe_cq *cq;
+	struct urxe_mw *mw;
 	struct urxe_srq *srq;
 	struct urxe_ah *ah;
 	struct urxe_qp *qp[N_QPS];
@@ -155,6 +156,7 @@ static void create(struct objects *o)
 		must(o->mr[i],
 		     urxe_mr_reg(o->pd, o->buf, BUF_LEN, 0x1000,
 				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &o->mr[i]));
+	must(o->mw, urxe_mw_new(o->pd, IBV_MW_TYPE_2, &o->mw));
 	create_queues(o);
 	create_qps(o);
 }
@@ -209,7 +211,7 @@ static void destroy(struct objects *o)
 		check(!urxe_qp_free(o->qp[i]));
 	for (unsigned i = 0; i < N_MRS; i++)
 		check(!urxe_mr_dereg(o->mr[i]));
-	check(!urxe_ah_free(o->ah) && !urxe_srq_free(o->srq) && !urxe_cq_free(o->cq) &&
+	check(!urxe_mw_free(o->mw) && !urxe_ah_free(o->ah) && !urxe_srq_free(o->srq) && !urxe_cq_free(o->cq) &&
 	      !urxe_pd_free(o->pd));
 }
 

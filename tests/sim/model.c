@@ -161,6 +161,8 @@ static void succeed(struct end *e)
 
 	check(e->pair->w, !op->fail, "end %u: op %u succeeded, must fail", e->id, i);
 	e->ok = e->done;
+	if (op_is_local(op))
+		work_window_done(e, op);
 	if (!is_reliable(e))
 		return;
 	if (op->opcode == IBV_WR_RDMA_READ)
@@ -190,7 +192,7 @@ static void check_patience(const struct end *e)
 {
 	const struct pair *p = e->pair;
 	uint64_t since = p->silent_at > e->posted_at ? p->silent_at : e->posted_at;
-	uint64_t wait = (p->retry_cnt + 1u) * aeth_timeout_ns(p->timeout) +
+	uint64_t wait = (p->retry_cnt + 1u) * 4 * aeth_timeout_ns(p->timeout) +
 			aeth_rnr_ns(p->min_rnr_timer) + NSEC_PER_MSEC;
 
 	check(p->w, !p->silent_at || p->w->now <= since + wait,
@@ -234,6 +236,10 @@ static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode opcode)
 		return IBV_WC_COMP_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return IBV_WC_FETCH_ADD;
+	case IBV_WR_BIND_MW:
+		return IBV_WC_BIND_MW;
+	case IBV_WR_LOCAL_INV:
+		return IBV_WC_LOCAL_INV;
 	default:
 		return IBV_WC_SEND;
 	}
@@ -278,7 +284,8 @@ static bool looks_like(const struct end *from, const struct op *op, const struct
 	if (!op_receives(op) || wc->byte_len != op->len + grh ||
 	    wc->opcode != (op_sends(op) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM) ||
 	    !(wc->wc_flags & IBV_WC_WITH_IMM) != !op_has_imm(op) ||
-	    (op_has_imm(op) && wc->imm_data != op->imm))
+	    (op_has_imm(op) && wc->imm_data != op->imm) ||
+	    !(wc->wc_flags & IBV_WC_WITH_INV) != (op->opcode != IBV_WR_SEND_WITH_INV))
 		return false;
 	memset(scratch, FILL, slot_len);
 	if (op_sends(op))
@@ -342,6 +349,8 @@ static bool recv_wc(struct inbox *in, struct end *e, unsigned index, const struc
 		return true;
 	}
 	check(w, !e->recv_flushed, "end %u: a receive succeeds after a flush", e->id);
+	if (wc->wc_flags & IBV_WC_WITH_INV)
+		work_window_shut(e, wc->invalidated_rkey);
 	op = hear(e->peer, wc, in->buf.mem + (size_t)index * in->slot_len, in->slot_len);
 	e->got++;
 	if (e->pair->type == IBV_QPT_UD)

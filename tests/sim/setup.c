@@ -6,6 +6,7 @@
 #include "net.h"
 #include "work.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,6 +144,18 @@ static void end_cqs(struct end *e)
 	e->rcq = cq_init(e->node, false);
 }
 
+static void windows_init(struct end *e)
+{
+	struct world *w = e->pair->w;
+	struct windows *win = &e->windows;
+
+	if (e->pair->type == IBV_QPT_UD || !chance(&w->rng, 400000))
+		return;
+	check(w, !urxe_mw_new(e->node->pd, IBV_MW_TYPE_1, &win->door), "urxe_mw_new");
+	check(w, !urxe_mw_new(e->node->pd, IBV_MW_TYPE_2, &win->shutter), "urxe_mw_new");
+	win->by_peer = e->pair->type == IBV_QPT_RC && chance(&w->rng, 500000);
+}
+
 static void end_choose(struct pair *p, unsigned i, struct node *n)
 {
 	struct world *w = p->w;
@@ -158,6 +171,7 @@ static void end_choose(struct pair *p, unsigned i, struct node *n)
 	e->src.len = SRC_LEN;
 	e->target.len = 8 * N_WORDS + 2 * p->max_msg;
 	end_cqs(e);
+	windows_init(e);
 	work_choose(e);
 	buf_init(w, n, &e->src, 0);
 	buf_fill_random(w, &e->src);
@@ -165,8 +179,18 @@ static void end_choose(struct pair *p, unsigned i, struct node *n)
 	memset(e->sink.mem, FILL, e->sink.len);
 	buf_init(w, n, &e->target,
 		 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-			 IBV_ACCESS_REMOTE_ATOMIC);
+			 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND);
 	memset(e->target.mem, 0, e->target.len);
+}
+
+static void windows_fini(struct end *e)
+{
+	struct world *w = e->pair->w;
+
+	if (e->windows.door_open)
+		check(w, urxe_mr_dereg(e->target.mr) == -EBUSY, "a region goes under a window");
+	check(w, !urxe_mw_free(e->windows.door), "urxe_mw_free");
+	check(w, !urxe_mw_free(e->windows.shutter), "urxe_mw_free");
 }
 
 static unsigned count_receives(const struct end *from)
@@ -336,6 +360,7 @@ static void free_objects(struct world *w)
 		check(w, !urxe_ah_free(e->ah), "urxe_ah_free");
 		buf_fini(w, &e->src);
 		buf_fini(w, &e->sink);
+		windows_fini(e);
 		buf_fini(w, &e->target);
 		if (e->inbox->end)
 			buf_fini(w, &e->inbox->buf);

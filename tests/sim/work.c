@@ -33,9 +33,12 @@ static enum ibv_wr_opcode choose_opcode(struct end *e)
 		IBV_WR_ATOMIC_CMP_AND_SWP,
 		IBV_WR_ATOMIC_FETCH_AND_ADD,
 	};
+	static const enum ibv_wr_opcode local[] = {IBV_WR_BIND_MW, IBV_WR_LOCAL_INV};
 	static const enum ibv_wr_opcode ud[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM};
 	struct rng *r = &e->pair->w->rng;
 
+	if (e->windows.door && chance(r, 150000))
+		return local[rng_below(r, 2)];
 	switch (e->pair->type) {
 	case IBV_QPT_RC:
 		return rc[rng_below(r, e->pair->rd_atomic ? 10 : 6)];
@@ -53,6 +56,8 @@ static void choose_pieces(struct end *e, struct op *op, uint32_t *sink_used)
 	uint32_t left = op->len;
 
 	op->sink_off = *sink_used;
+	if (op_is_local(op))
+		return;
 	op->n_pieces = op->len ? between(r, 1, MAX_PIECES) : rng_below(r, 3);
 	if (op_is_atomic(op))
 		op->n_pieces = 1;
@@ -91,10 +96,12 @@ static void choose_op(struct end *e, struct op *op, unsigned index, uint32_t *si
 	bool sink;
 
 	*op = (struct op){.opcode = choose_opcode(e), .imm = (uint32_t)rng_next(r)};
+	if (e->windows.door && index == 0)
+		op->opcode = IBV_WR_BIND_MW;
 	sink = op->opcode == IBV_WR_RDMA_READ || op_is_atomic(op);
 	if (op_is_atomic(op)) {
 		choose_atomic(e, op);
-	} else {
+	} else if (!op_is_local(op)) {
 		op->len = choose_len(e);
 		op->roff = 8 * N_WORDS +
 			   rng_below(r, (uint32_t)e->target.len - 8 * N_WORDS - op->len + 1);
@@ -106,7 +113,7 @@ static void choose_op(struct end *e, struct op *op, unsigned index, uint32_t *si
 		op->flags |= IBV_SEND_SOLICITED;
 	if (e->pair->type == IBV_QPT_RC && chance(r, 100000))
 		op->flags |= IBV_SEND_FENCE;
-	if (!sink && op->len <= e->max_inline && chance(r, 500000))
+	if (!sink && !op_is_local(op) && op->len <= e->max_inline && chance(r, 500000))
 		op->flags |= IBV_SEND_INLINE;
 }
 
@@ -148,7 +155,51 @@ void work_payload(const struct end *e, const struct op *op, uint8_t *ret_bytes)
 	}
 }
 
+/*
+ * Whether a window can be bound or invalidated is known only when it is asked for: if it cannot,
+ * the operation becomes a WRITE of nothing. In the send queue's order what is posted counts as done,
+ * for the peer only what is complete.
+ */
+static void settle_window_op(struct end *e, struct op *op)
+{
+	struct windows *win = &e->windows, *theirs = &e->peer->windows;
+
+	if (op == e->ops || !win->door)
+		return;
+	if (op->opcode == IBV_WR_BIND_MW && win->shutter_is == SHUT) {
+		win->shutter_is = win->by_peer ? OPENING : OPEN;
+		win->shutter_key = urxe_mw_next_rkey(win->shutter);
+	} else if (op->opcode == IBV_WR_LOCAL_INV && win->shutter_is == OPEN && !win->by_peer) {
+		win->shutter_is = SHUT;
+		op->imm = win->shutter_key;
+	} else if (op_is_local(op)) {
+		op->opcode = IBV_WR_RDMA_WRITE;
+	} else if (op->opcode == IBV_WR_SEND && e->pair->type == IBV_QPT_RC && theirs->by_peer &&
+		   theirs->shutter_is == OPEN) {
+		theirs->shutter_is = CLAIMED;
+		op->opcode = IBV_WR_SEND_WITH_INV;
+		op->imm = theirs->shutter_key;
+	}
+}
+
+void work_window_done(struct end *e, const struct op *op)
+{
+	if (op == e->ops)
+		e->windows.door_open = true;
+	else if (op->opcode == IBV_WR_BIND_MW && e->windows.shutter_is == OPENING)
+		e->windows.shutter_is = OPEN;
+}
+
+void work_window_shut(struct end *e, uint32_t key)
+{
+	check(e->pair->w, e->windows.shutter_is == CLAIMED && key == e->windows.shutter_key,
+	      "end %u: key %x is invalid, must be %x", e->id, key, e->windows.shutter_key);
+	e->windows.shutter_is = SHUT;
+}
+
 struct post {
+	struct ibv_mw mw; /* of these two the engine looks at the keys */
+	struct ibv_mr mr;
 	struct ibv_send_wr wr;
 	struct ibv_sge sge[MAX_PIECES];
 	uint8_t *inlined; /* what the SGEs of an inline post point at */
@@ -183,16 +234,40 @@ static void build_sges(struct end *e, const struct op *op, struct post *p)
 	p->wr.num_sge = (int)op->n_pieces;
 }
 
+static void build_binding(struct end *e, const struct op *op, struct post *p)
+{
+	const struct urxe_mw *mw = op == e->ops ? e->windows.door : e->windows.shutter;
+	const struct buf *b = &e->target;
+
+	p->mw.rkey = urxe_mw_rkey(mw);
+	p->mr.lkey = urxe_mr_lkey(b->mr);
+	p->wr.bind_mw.mw = &p->mw;
+	p->wr.bind_mw.rkey = urxe_mw_next_rkey(mw);
+	p->wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
+		.mr = &p->mr,
+		.addr = b->iova,
+		.length = b->len,
+		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				   IBV_ACCESS_REMOTE_ATOMIC,
+	};
+}
+
 static void build(struct end *e, const struct op *op, struct post *p)
 {
 	const struct buf *target = op->shared ? &e->peer->node->word : &e->peer->target;
 	uint64_t va = target->iova + (op->shared ? 0 : op->roff);
 	uint32_t rkey = urxe_mr_rkey(target->mr);
 
+	if (e->peer->windows.door_open && !op->shared && chance(&e->pair->w->app_rng, 500000))
+		rkey = urxe_mw_rkey(e->peer->windows.door);
 	*p = (struct post){.wr = {.opcode = op->opcode, .send_flags = op->flags}};
 	p->wr.wr_id = work_wr_id(0, e->id, (unsigned)(op - e->ops));
 	if (op_has_imm(op))
 		p->wr.imm_data = op->imm;
+	else if (op->opcode == IBV_WR_LOCAL_INV || op->opcode == IBV_WR_SEND_WITH_INV)
+		p->wr.invalidate_rkey = op->imm;
+	else if (op->opcode == IBV_WR_BIND_MW)
+		build_binding(e, op, p);
 	if (op->fail == IBV_WC_REM_ACCESS_ERR)
 		rkey ^= 1 << 20;
 	if (e->pair->type == IBV_QPT_UD) {
@@ -233,6 +308,7 @@ static void post_sends(struct world *w, void *arg)
 	if (!n)
 		return;
 	for (unsigned i = 0; i < n; i++) {
+		settle_window_op(e, &e->ops[first + i]);
 		build(e, &e->ops[first + i], &post[i]);
 		if (i)
 			post[i - 1].wr.next = &post[i].wr;

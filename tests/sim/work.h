@@ -8,15 +8,20 @@
 /* Fill e->ops. */
 void work_choose(struct end *e);
 
-static inline bool op_receives(const struct op *op)
-{
-	return op->opcode == IBV_WR_SEND || op->opcode == IBV_WR_SEND_WITH_IMM ||
-	       op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-}
-
 static inline bool op_sends(const struct op *op)
 {
-	return op->opcode == IBV_WR_SEND || op->opcode == IBV_WR_SEND_WITH_IMM;
+	return op->opcode == IBV_WR_SEND || op->opcode == IBV_WR_SEND_WITH_IMM ||
+	       op->opcode == IBV_WR_SEND_WITH_INV;
+}
+
+static inline bool op_receives(const struct op *op)
+{
+	return op_sends(op) || op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+static inline bool op_is_local(const struct op *op)
+{
+	return op->opcode == IBV_WR_BIND_MW || op->opcode == IBV_WR_LOCAL_INV;
 }
 
 static inline bool op_writes(const struct op *op)
@@ -36,6 +41,10 @@ static inline bool op_has_imm(const struct op *op)
 
 /* Bytes [off, off + len) of what op sends. */
 void work_payload(const struct end *e, const struct op *op, uint8_t *ret_bytes);
+
+/* Operation op, about a window, is complete; or the peer's SEND has invalidated a key. */
+void work_window_done(struct end *e, const struct op *op);
+void work_window_shut(struct end *e, uint32_t key);
 
 /* Put the next post of sends or receives on the event queue, unless it is there. */
 void work_schedule_sends(struct end *e);

@@ -47,7 +47,7 @@ struct op {
 	unsigned flags;          /* ibv_send_flags */
 	enum ibv_wc_status fail; /* what it must end with, SUCCESS for a proper one */
 	uint32_t len;
-	uint32_t imm;
+	uint32_t imm;      /* or the key to invalidate */
 	uint32_t roff;     /* offset in the peer's target region */
 	uint32_t sink_off; /* where a READ or an atomic puts its result */
 	bool shared;       /* a FETCH_ADD on the node's word that every QP increments */
@@ -55,6 +55,19 @@ struct op {
 	uint64_t swap;
 	unsigned n_pieces;
 	struct piece piece[MAX_PIECES]; /* of src, or of the sink for a READ */
+};
+
+/*
+ * Windows over an end's own target. The door (type 1) is bound by the end's first operation, and
+ * the peer may use its key from then on. The shutter (type 2) is bound now and then, and is
+ * invalidated either by the end itself or by a SEND of the peer's.
+ */
+struct windows {
+	struct urxe_mw *door, *shutter;
+	bool by_peer;
+	bool door_open;
+	enum { SHUT, OPENING, OPEN, CLAIMED } shutter_is;
+	uint32_t shutter_key;
 };
 
 enum cq_mode { CQ_POLLED, CQ_ARMED, CQ_ARMED_SOLICITED };
@@ -99,6 +112,7 @@ struct end {
 	unsigned sq_cap;
 	unsigned max_inline;
 	struct buf src, sink, target;
+	struct windows windows;
 	struct op *ops;
 	unsigned n_ops, posted, done;
 	uint64_t posted_at; /* the last time */

@@ -6,6 +6,13 @@
 #ifndef TESTS_VERBS_RIG_H
 #define TESTS_VERBS_RIG_H
 
+/* gcc says so by a macro, clang by a feature. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdint.h>
