@@ -10,6 +10,7 @@
 #include "wire/packet.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 enum {
 	N_QPS = 4, /* RC to each other, the second on an SRQ; UC and UD to themselves */
 	N_MRS = 3,
+	N_MWS = 2, /* one of each type */
 	N_RING = 16, /* frames on their way */
 	MR_LEN = 1536,
 	REDZONE = 64,
@@ -54,6 +56,7 @@ struct machine {
 	uint64_t srq_posted;
 	uint8_t *mem[N_MRS];
 	struct urxe_mr *mr[N_MRS];
+	struct urxe_mw *mw[N_MWS];
 	struct frame ring[N_RING];
 	unsigned ring_head;
 	bool no_path; /* the link has no addresses */
@@ -83,12 +86,19 @@ static void mr_open(struct machine *m, unsigned i)
 {
 	static const unsigned access[N_MRS] = {
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-			IBV_ACCESS_REMOTE_ATOMIC,
-		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+			IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_MW_BIND,
 		IBV_ACCESS_REMOTE_READ,
 	};
 	uint64_t iova = i == 1 ? UINT64_MAX - MR_LEN + 1 : 0x10000 * (i + 1);
 	int err = urxe_mr_reg(m->pd, m->mem[i] + REDZONE, MR_LEN, iova, access[i], &m->mr[i]);
+
+	assert(!err);
+}
+
+static void mw_open(struct machine *m, unsigned i)
+{
+	int err = urxe_mw_new(m->pd, i ? IBV_MW_TYPE_2 : IBV_MW_TYPE_1, &m->mw[i]);
 
 	assert(!err);
 }
@@ -167,6 +177,8 @@ static void machine_init(struct machine *m)
 		memset(m->mem[i], REDZONE_BYTE, MR_LEN + 2 * REDZONE);
 		mr_open(m, i);
 	}
+	for (unsigned i = 0; i < N_MWS; i++)
+		mw_open(m, i);
 	for (unsigned i = 0; i < N_QPS; i++)
 		qp_open(m, i);
 	for (unsigned i = 0; i < N_QPS; i++)
@@ -276,6 +288,9 @@ static void near_expected(struct machine *m, unsigned q, struct urxe_pkt *pkt)
 	pkt->ack_req = flags & 1;
 	pkt->se = flags & 2;
 	pkt->rkey = flags & 4 ? take16(m) : urxe_mr_rkey(m->mr[r]);
+	if (flags & 16)
+		pkt->rkey = urxe_mw_rkey(m->mw[flags & 1]);
+	pkt->inv_rkey = pkt->rkey;
 	pkt->va = mr_iova(r) + (uint64_t)(int64_t)(int16_t)take16(m);
 	pkt->dma_len = flags & 8 ? UINT32_MAX - take16(m) : take16(m) % (2 * MR_LEN);
 	pkt->syndrome = take8(m);
@@ -330,14 +345,33 @@ static int take_sges(struct machine *m, struct ibv_sge sge[3])
 	return n;
 }
 
+static void choose_binding(struct machine *m, unsigned r, struct ibv_send_wr *wr, struct ibv_mw *mw,
+			   struct ibv_mr *mr)
+{
+	uint8_t how = take8(m);
+	const struct urxe_mw *window = m->mw[how & 1];
+
+	mr->lkey = urxe_mr_lkey(m->mr[r]);
+	mw->rkey = urxe_mw_rkey(window);
+	wr->num_sge = 0;
+	wr->bind_mw.mw = mw;
+	wr->bind_mw.rkey = urxe_mw_next_rkey(window);
+	wr->bind_mw.bind_info.mr = mr;
+	wr->bind_mw.bind_info.addr = mr_iova(r) + take16(m) % MR_LEN;
+	wr->bind_mw.bind_info.length = how & 2 ? take16(m) : take8(m);
+	wr->bind_mw.bind_info.mw_access_flags = how >> 2 & 0x2f;
+}
+
 static void op_send(struct machine *m)
 {
 	unsigned q = take8(m) % N_QPS, r = take8(m) % N_MRS;
 	uint8_t bytes[64] = {1};
 	struct ibv_sge sge[3];
 	struct ibv_send_wr wr = {
-		.wr_id = m->posted[q] + 1, .opcode = take8(m) % 9, .send_flags = take8(m) & 0x1f};
+		.wr_id = m->posted[q] + 1, .opcode = take8(m) % 10, .send_flags = take8(m) & 0x1f};
 	const struct ibv_send_wr *bad = NULL;
+	struct ibv_mw mw;
+	struct ibv_mr mr;
 	int err;
 
 	wr.sg_list = sge;
@@ -359,6 +393,12 @@ static void op_send(struct machine *m)
 			wr.wr.atomic.rkey = urxe_mr_rkey(m->mr[r]);
 		}
 	}
+	if (wr.opcode == IBV_WR_BIND_MW)
+		choose_binding(m, r, &wr, &mw, &mr);
+	if (wr.opcode == IBV_WR_LOCAL_INV || wr.opcode == IBV_WR_SEND_WITH_INV)
+		wr.invalidate_rkey = urxe_mw_rkey(m->mw[1]);
+	if (wr.opcode == IBV_WR_LOCAL_INV)
+		wr.num_sge = 0;
 	err = urxe_qp_post_send(m->qp[q], m->now, &wr, &bad, resolve_ah);
 	assert(err <= 0 && (!err || bad == &wr));
 	m->posted[q] += !err;
@@ -464,6 +504,11 @@ static void op_reopen(struct machine *m)
 	} else {
 		i = (what >> 1) % N_MRS;
 		err = urxe_mr_dereg(m->mr[i]);
+		for (unsigned w = 0; err && w < N_MWS; w++) {
+			assert(err == -EBUSY && !urxe_mw_free(m->mw[w]));
+			mw_open(m, w);
+			err = urxe_mr_dereg(m->mr[i]);
+		}
 		assert(!err);
 		mr_open(m, i);
 	}

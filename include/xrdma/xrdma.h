@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * xrdma: messages and remote calls over RDMA verbs.
+ *
+ * Three concepts. A *context* is one thread's world: device, completion queue, memory, timers. A
+ * *channel* is a connection of a context to a peer. A *msg* is a message in registered memory.
+ *
+ *	client                                   server
+ *	xrdma_open(&conf, &ctx)                  xrdma_open(&conf, &ctx)
+ *	xrdma_connect(ctx, "host:port", ...)     xrdma_listen(ctx, "*:port", ...)
+ *	m = xrdma_msg_new(ch, len)               on_msg(ch, m): handle, xrdma_reply(m, r)
+ *	xrdma_call(ch, m, timeout, done, arg)
+ *	while (...) xrdma_poll(ctx)              while (...) xrdma_poll(ctx)
+ *
+ * Threads: a context and everything made from it belong to one thread at a time; nothing in it is
+ * locked. Different contexts are independent. No call blocks, except those whose comment says so.
+ * After fork() only the parent may use a context: the child gets -EPERM.
+ *
+ * Errors: functions return 0 (or a count) or a negative errno value; pointers come out through a
+ * last ret_x, untouched on failure. xrdma_last_error() explains the last failure of this thread in
+ * one sentence: what is wrong, what was expected, what to do.
+ *
+ * Callbacks run inside xrdma_poll(), xrdma_process_event() or xrdma_run(), never inside any other
+ * call. They may call anything here except xrdma_close() and those three. Every accepted operation
+ * ends in exactly one callback.
+ *
+ * Data path: xrdma_send_msg, xrdma_call, xrdma_reply, xrdma_poll and the msg functions make no
+ * system call, take no lock and allocate nothing in the steady state.
+ */
+#ifndef XRDMA_XRDMA_H
+#define XRDMA_XRDMA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define XRDMA_API __attribute__((visibility("default")))
+
+struct xrdma_context;
+struct xrdma_channel;
+struct xrdma_listener;
+struct xrdma_msg;
+struct xrdma_conf;
+struct xrdma_region;        /* memory that peers may read or write */
+struct xrdma_remote_region; /* a peer's, as exported to us over one channel */
+
+/* ---- configuration --------------------------------------------------------------------------- */
+
+/*
+ * Options by name; `man xrdma` lists them with unit, range and default. Later wins: defaults, file
+ * (XRDMA_CONFIG or xrdma_conf_load), environment (XRDMA_NAME), xrdma_conf_set. conf is the
+ * caller's; contexts copy it.
+ */
+XRDMA_API int xrdma_conf_new(struct xrdma_conf **ret_conf);
+XRDMA_API void xrdma_conf_free(struct xrdma_conf *conf);
+XRDMA_API int xrdma_conf_load(struct xrdma_conf *conf, const char *path);
+/* -ENOENT: no such option; -EINVAL: not a value of it; -ERANGE: out of its range. */
+XRDMA_API int xrdma_conf_set(struct xrdma_conf *conf, const char *name, const char *value);
+XRDMA_API int xrdma_conf_get(const struct xrdma_conf *conf, const char *name, char *value,
+			     size_t size);
+
+/* What failed last in this thread, for a person. Never NULL; valid until the next failure. */
+XRDMA_API const char *xrdma_last_error(void);
+
+/* ---- context --------------------------------------------------------------------------------- */
+
+/* conf may be NULL: defaults, file and environment. */
+XRDMA_API int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx);
+
+/* Closes what is open, without waiting for peers: every pending operation ends with -ECANCELED. */
+XRDMA_API void xrdma_close(struct xrdma_context *ctx);
+
+/* Handle what is there, without waiting. Returns how many completions, messages and events. */
+XRDMA_API int xrdma_poll(struct xrdma_context *ctx);
+
+/*
+ * For the caller's own epoll loop: when the descriptor is readable, call xrdma_process_event(),
+ * which handles everything and arms it again before it returns; nothing is left lying.
+ */
+XRDMA_API int xrdma_get_event_fd(struct xrdma_context *ctx);
+XRDMA_API int xrdma_process_event(struct xrdma_context *ctx);
+
+/*
+ * Run for up to timeout_ms (-1: for ever) or until xrdma_stop(): busy polling while there is
+ * traffic, sleeping after an idle spell (option idle_us). Blocks.
+ */
+XRDMA_API int xrdma_run(struct xrdma_context *ctx, int timeout_ms);
+XRDMA_API void xrdma_stop(struct xrdma_context *ctx);
+
+/* ---- channels -------------------------------------------------------------------------------- */
+
+enum xrdma_event {
+	XRDMA_CONNECTED, /* ready: messages may be sent; status 0 */
+	XRDMA_CLOSED,    /* the end: status 0 when both sides closed, else a negative errno value */
+};
+
+struct xrdma_handlers {
+	/* A message came. It is the receiver's until xrdma_msg_free() or xrdma_reply(). */
+	void (*on_msg)(struct xrdma_channel *ch, struct xrdma_msg *msg, void *arg);
+	/* A peer exported a region; may be NULL. It is valid until XRDMA_CLOSED. */
+	void (*on_region)(struct xrdma_channel *ch, struct xrdma_remote_region *remote, void *arg);
+	/* May be NULL. After XRDMA_CLOSED the channel is gone when the callback returns. */
+	void (*on_event)(struct xrdma_channel *ch, enum xrdma_event event, int status, void *arg);
+};
+
+/* address: "host:port", "[v6]:port", "*:port". */
+XRDMA_API int xrdma_listen(struct xrdma_context *ctx, const char *address,
+			   const struct xrdma_handlers *handlers, void *arg,
+			   struct xrdma_listener **ret_listener);
+XRDMA_API int xrdma_listener_port(const struct xrdma_listener *listener);
+XRDMA_API void xrdma_listener_close(struct xrdma_listener *listener);
+
+/* Returns at once; XRDMA_CONNECTED or XRDMA_CLOSED follows. Sending before is queued. */
+XRDMA_API int xrdma_connect(struct xrdma_context *ctx, const char *address,
+			    const struct xrdma_handlers *handlers, void *arg,
+			    struct xrdma_channel **ret_ch);
+
+/* Idempotent. What was accepted before is sent first; XRDMA_CLOSED follows. */
+XRDMA_API void xrdma_channel_close(struct xrdma_channel *ch);
+
+XRDMA_API void xrdma_channel_set_user(struct xrdma_channel *ch, void *user);
+XRDMA_API void *xrdma_channel_user(const struct xrdma_channel *ch);
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* A message of len bytes in the channel's registered memory, contents undefined. */
+XRDMA_API int xrdma_msg_new(struct xrdma_channel *ch, size_t len, struct xrdma_msg **ret_msg);
+XRDMA_API void *xrdma_msg_data(struct xrdma_msg *msg);
+XRDMA_API size_t xrdma_msg_len(const struct xrdma_msg *msg);
+/* Give back a message that was not sent, or that was received and is done with: this is what the
+ * sender's window and its acknowledgement wait for. */
+XRDMA_API void xrdma_msg_free(struct xrdma_msg *msg);
+
+/* One way. On success the message is the library's. -EAGAIN: the queue of the channel is full. */
+XRDMA_API int xrdma_send_msg(struct xrdma_channel *ch, struct xrdma_msg *msg);
+
+/*
+ * status: 0 and the reply (the caller's to free), or a negative errno value and NULL: -ETIMEDOUT,
+ * -ECANCELED, -ECONNRESET...
+ */
+typedef void xrdma_done(struct xrdma_channel *ch, int status, struct xrdma_msg *reply, void *arg);
+
+/* A request; many may be in flight and replies come in any order. timeout_us 0: none. */
+XRDMA_API int xrdma_call(struct xrdma_channel *ch, struct xrdma_msg *request, uint64_t timeout_us,
+			 xrdma_done *done, void *arg, uint64_t *ret_id);
+XRDMA_API int xrdma_cancel(struct xrdma_channel *ch, uint64_t id);
+
+/* Answer a request; frees the request. Requests may be answered in any order, later too. */
+XRDMA_API int xrdma_reply(struct xrdma_msg *request, struct xrdma_msg *reply);
+
+/* ---- regions: memory registered once, named by slot -------------------------------------------
+ */
+
+/*
+ * One large registration cut into slots of equal size, for data that stays: a peer learns one key
+ * once, and messages name a slot by 16 bits instead of carrying 12 bytes of address and key.
+ */
+struct xrdma_region;        /* ours */
+struct xrdma_remote_region; /* a peer's, as exported to us over one channel */
+
+enum xrdma_rights {
+	XRDMA_REMOTE_READ = 1,
+	XRDMA_REMOTE_WRITE = 2,
+};
+
+struct xrdma_region_attr {
+	size_t slot_bytes; /* rounded up to 64 */
+	uint32_t n_slots;  /* 1..65536 */
+	unsigned rights;   /* of peers: the least that will do */
+	int numa_node;     /* -1: no preference */
+};
+
+/* Sizes, limits and RLIMIT_MEMLOCK are checked first; huge pages where there are any, else reported
+ * (xrdma_region_huge_bytes). */
+XRDMA_API int xrdma_region_new(struct xrdma_context *ctx, const struct xrdma_region_attr *attr,
+			       struct xrdma_region **ret_region);
+/* -EBUSY while a message or an operation uses it. Peers' keys are dead from now on. */
+XRDMA_API int xrdma_region_free(struct xrdma_region *region);
+XRDMA_API void *xrdma_region_slot(struct xrdma_region *region, uint32_t slot);
+XRDMA_API size_t xrdma_region_huge_bytes(const struct xrdma_region *region);
+
+/* Tell the peer, which gets on_region. tag is the caller's way to say which region this is. */
+XRDMA_API int xrdma_region_export(struct xrdma_region *region, struct xrdma_channel *ch,
+				  uint32_t tag);
+XRDMA_API uint32_t xrdma_remote_region_tag(const struct xrdma_remote_region *remote);
+XRDMA_API uint32_t xrdma_remote_region_slots(const struct xrdma_remote_region *remote);
+XRDMA_API size_t xrdma_remote_region_slot_bytes(const struct xrdma_remote_region *remote);
+
+/*
+ * One-sided: len bytes between msg and a peer's slot at an offset. done gets msg back in place of a
+ * reply; -EACCES: the peer refused; -ESTALE: the key is of an earlier epoch.
+ */
+XRDMA_API int xrdma_put(struct xrdma_channel *ch, struct xrdma_remote_region *remote, uint32_t slot,
+			size_t offset, struct xrdma_msg *msg, xrdma_done *done, void *arg);
+XRDMA_API int xrdma_get(struct xrdma_channel *ch, struct xrdma_remote_region *remote, uint32_t slot,
+			size_t offset, struct xrdma_msg *msg, xrdma_done *done, void *arg);
+
+/* A one-way message whose payload is what lies in the peer's slot: 16 bits on the wire, no copy.
+ * There xrdma_msg_slot() tells which; elsewhere it is -1. */
+XRDMA_API int xrdma_send_slot(struct xrdma_channel *ch, struct xrdma_remote_region *remote,
+			      uint32_t slot, size_t len);
+XRDMA_API int xrdma_msg_slot(const struct xrdma_msg *msg);
+
+/* ---- the caller's own memory ------------------------------------------------------------------
+ */
+
+/*
+ * A message over len bytes at data, which stays the caller's. Registered through a cache: the second
+ * time costs a look-up. The memory is in use until the message is freed by xrdma_msg_free(), or
+ * else, once it was sent, until released (may be NULL) is called.
+ */
+typedef void xrdma_released(void *data, size_t len, void *arg);
+XRDMA_API int xrdma_msg_wrap(struct xrdma_channel *ch, void *data, size_t len,
+			     xrdma_released *released, void *arg, struct xrdma_msg **ret_msg);
+/* Memory is about to be unmapped: forget registrations that overlap it. -EBUSY: in use. */
+XRDMA_API int xrdma_forget(struct xrdma_context *ctx, const void *data, size_t len);
+
+/* ---- figures ----------------------------------------------------------------------------------
+ */
+
+/* Counters by name; the set is `xrdma_stat_name(0..)` until NULL. Reading is cheap. */
+XRDMA_API const char *xrdma_stat_name(unsigned index);
+XRDMA_API uint64_t xrdma_stat(const struct xrdma_context *ctx, unsigned index);
+XRDMA_API int xrdma_stat_by_name(const struct xrdma_context *ctx, const char *name,
+				 uint64_t *ret_value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A channel: queue pair, window, messages on their way, and the TCP connection that set it up.
+ *
+ * Timers: `ack`, an acknowledgement has waited long enough for a message to ride on; `boot`, the
+ * deadline of the TCP connection; `drain`, the queue pair has not ended all its work requests.
+ */
+#ifndef XR_CHANNEL_H
+#define XR_CHANNEL_H
+
+#include "xrdma/context.h"
+#include "xrdma/hello.h"
+#include "xrdma/negotiate.h"
+#include "xrdma/rpc.h"
+#include "xrdma/window.h"
+
+/* Queue pair numbers are spread well enough as they are. */
+#define HASH_FUNCTION(key, len, hash) ((hash) = *(const uint32_t *)(key) * 2654435761U)
+#include <uthash.h>
+
+enum xr_ch_state {
+	XR_CH_DIALING,  /* TCP and TLS */
+	XR_CH_HELLO,    /* queue pair made; waiting for the peer's HELLO */
+	XR_CH_READY,    /* queue pair connected; waiting for the peer to say so too */
+	XR_CH_PROBING,  /* reading the peer's probe */
+	XR_CH_OPENING,  /* read; waiting for the peer to have read ours */
+	XR_CH_OPEN,
+	XR_CH_CLOSING,  /* what was accepted goes out and is acknowledged */
+	XR_CH_BYE,      /* and so said; waiting for the peer to say the same */
+	XR_CH_DRAINING, /* queue pair in error; waiting for work requests to end */
+	XR_CH_CLOSED,   /* XRDMA_CLOSED was said; lives on while the application holds messages */
+	XR_CH_N_STATES,
+};
+
+enum xr_wqe_op {
+	XR_WQE_SEND,
+	XR_WQE_BYE,
+	XR_WQE_PROBE,
+	XR_WQE_MOVE, /* a fragment */
+	XR_WQE_BEACON,
+};
+
+/* What was posted at a position of the send queue. */
+struct xr_wqe {
+	struct xrdma_msg *msg;
+	enum xr_wqe_op op;
+};
+
+enum {
+	XR_HEAD_STRIDE = 64,
+	XR_PROBE_BYTES = 64,
+	/* Places of the send queue kept for the beacon and for control messages. */
+	XR_SPARE_BEACON = 1,
+	XR_SPARE_CONTROL = 2,
+};
+
+struct xrdma_channel {
+	struct xrdma_context *ctx;
+	enum xr_ch_state state;
+	int status;  /* why it closes */
+	bool dialed; /* else accepted */
+	bool announced; /* the application knows of it */
+	bool close_asked;
+	bool drained;  /* or given up: nothing more will end */
+	bool last_wqe; /* the shared receive queue is done with the queue pair */
+	uint32_t held;  /* messages in the application's hands */
+	uint32_t handle;
+	struct list link;    /* of the context */
+	struct list touched; /* of the context, while handling a batch */
+	struct xrdma_handlers handlers;
+	void *arg, *user;
+
+	/* queue pair */
+	struct ibv_qp *qp;
+	struct xr_rq own_rq;
+	struct xr_rq *rq; /* own_rq or the context's */
+	UT_hash_handle by_qpn;
+	struct xr_flow_queue flow;
+	struct xr_wqe *wqes;
+	uint32_t wqe_mask;
+	struct xr_buf heads; /* XR_HEAD_STRIDE for each work request, and our probe */
+	uint32_t max_inline;
+	uint32_t cq_promised, rx_promised;
+	uint32_t psn, gid_index;
+
+	/* sending */
+	struct xr_window win;
+	struct xr_bounds bounds;
+	struct list queue; /* accepted, not sent */
+	uint32_t queued;
+	struct xrdma_msg **unacked; /* by seq */
+	uint32_t unacked_mask;
+	uint64_t *done_bits;
+	bool bye_sent, bye_ended, bye_received, tcp_bye;
+
+	/* receiving */
+	struct list in_order; /* arrived, to be delivered in this order */
+	struct list replies;  /* large ones, being read */
+	/* fragments */
+	struct list moving; /* messages of which fragments are to be posted */
+	uint32_t fragments, max_fragments;
+
+	struct xr_calls calls;
+	struct xr_agreed agreed;
+	struct xr_hello ours, theirs;
+	struct xrdma_msg *probe;
+	bool peer_open;
+
+	/* regions */
+	struct list remotes;
+	struct xrdma_region **exports; /* by id */
+	uint32_t n_remotes, n_exports;
+
+	struct xr_boot *boot;
+	struct xr_watch boot_watch;
+	struct xr_timer ack_timer, boot_timer, drain_timer;
+};
+
+/* ---- life: channel.c ---- */
+
+int xr_channel_new(struct xrdma_context *ctx, const struct xrdma_handlers *handlers, void *arg,
+		   struct xrdma_channel **ret_ch);
+/* One that nobody has heard of yet. */
+void xr_channel_discard(struct xrdma_channel *ch);
+void xr_channel_set_state(struct xrdma_channel *ch, enum xr_ch_state state);
+/* May the application send? */
+bool xr_channel_accepts(const struct xrdma_channel *ch);
+/* Can messages come and go at this moment? */
+bool xr_channel_flows(const struct xrdma_channel *ch);
+
+/* The end, with a negative errno value: nothing more is sent or delivered. Explained once. */
+void xr_channel_fail(struct xrdma_channel *ch, int status, const char *why);
+/* If it drains and all has ended: XRDMA_CLOSED, and it is gone. */
+void xr_channel_drain_step(struct xrdma_channel *ch);
+/* For xrdma_close(): fail, and later finish, whatever has not ended. */
+void xr_channel_abort(struct xrdma_channel *ch);
+void xr_channel_force(struct xrdma_channel *ch);
+void xr_channel_forget(struct xrdma_channel *ch);
+/* Free it if it is closed and nothing of it is held any more. */
+void xr_channel_check_gone(struct xrdma_channel *ch);
+
+/* Look at it again when the batch at hand is handled. */
+void xr_channel_touch(struct xrdma_channel *ch);
+void xr_channel_settle(struct xrdma_channel *ch);
+
+struct xrdma_channel *xr_channel_by_handle(struct xrdma_context *ctx, uint32_t handle);
+
+/* ---- set-up: channel_setup.c ---- */
+
+void xr_channel_probe_ended(struct xrdma_channel *ch);
+void xr_channel_opened(struct xrdma_channel *ch);
+void xr_channel_boot_due(struct xr_timer *t);
+void xr_channel_boot_bye(struct xrdma_channel *ch);
+void xr_channel_boot_close(struct xrdma_channel *ch);
+void xr_listeners_close(struct xrdma_context *ctx);
+
+/* ---- queue pair: verbs_qp.c ---- */
+
+int xr_qp_new(struct xrdma_channel *ch);
+int xr_qp_connect(struct xrdma_channel *ch, uint32_t gid_index);
+void xr_qp_error(struct xrdma_channel *ch);
+void xr_qp_free(struct xrdma_channel *ch);
+
+/* Statuses told apart: a negative errno value; counted. */
+int xr_wc_status(struct xrdma_context *ctx, enum ibv_wc_status status);
+
+/* ---- sending: channel_send.c ---- */
+
+int xr_channel_send(struct xrdma_channel *ch, struct xrdma_msg *m, bool must);
+void xr_channel_pump(struct xrdma_channel *ch);
+void xr_channel_acked(struct xrdma_channel *ch, uint16_t from);
+void xr_channel_ack_due(struct xr_timer *t);
+bool xr_channel_send_bye(struct xrdma_channel *ch);
+bool xr_channel_post_beacon(struct xrdma_channel *ch);
+int xr_channel_post_probe(struct xrdma_channel *ch);
+int xr_channel_post_move(struct xrdma_channel *ch, struct xrdma_msg *m, uint32_t len, bool signal);
+/* A work request of the send queue completed. */
+void xr_channel_send_completed(struct xrdma_channel *ch, uint32_t pos, enum ibv_wc_status status);
+/* What is posted and will never complete: its queue pair is gone. */
+void xr_channel_drop_posted(struct xrdma_channel *ch);
+
+/* ---- receiving: channel_recv.c ---- */
+
+void xr_channel_received(struct xrdma_channel *ch, struct xrdma_msg *m, const struct ibv_wc *wc);
+/* Deliver what is complete, in order. */
+void xr_channel_deliver(struct xrdma_channel *ch);
+void xr_channel_deliver_reply(struct xrdma_channel *ch, struct xrdma_msg *m);
+/* The application gives back a message it holds or is being given. */
+void xr_msg_release(struct xrdma_msg *m);
+
+/* ---- fragments: large.c ---- */
+
+void xr_large_begin(struct xrdma_channel *ch, struct xrdma_msg *m);
+/* Try again those that had no memory. */
+void xr_large_feed(struct xrdma_context *ctx);
+void xr_move_start(struct xrdma_channel *ch, struct xrdma_msg *m);
+bool xr_move_pump(struct xrdma_channel *ch);
+void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status);
+
+#endif

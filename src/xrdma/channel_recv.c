@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What arrives: parsed, put through the window, delivered. A message counts as consumed when its
+ * callback has returned: if the application keeps it, another buffer takes its place in the receive
+ * queue, and where there is none the acknowledgement waits.
+ */
+#include "xrdma/channel.h"
+#include "xrdma/error.h"
+#include "xrdma/region.h"
+
+#include <assert.h>
+#include <errno.h>
+
+/* The message's place may be filled again and its sequence counts as consumed. */
+static void consume(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	if (!m->small) { /* its place was filled when it arrived */
+		xr_window_consume(&ch->win, m->seq);
+		xr_msg_put(m);
+		return;
+	}
+	if (m->region)
+		xr_region_unuse(m->region);
+	m->region = NULL;
+	(void)xr_rq_refill(ch->rq, m, ch, m->seq); /* cannot fail: m has a buffer */
+}
+
+/* The application has kept m: another buffer for its place. */
+static void replace(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	if (!m->small)
+		xr_window_consume(&ch->win, m->seq);
+	else if (!xr_rq_refill(ch->rq, NULL, ch, m->seq))
+		xr_rq_owe(ch->rq, m);
+}
+
+void xr_msg_release(struct xrdma_msg *m)
+{
+	struct xrdma_channel *ch = m->ch;
+	bool delivering = m->state == XR_M_DELIVERING;
+
+	xr_msg_from_app(m, XR_M_RETURNED);
+	if (delivering)
+		return; /* the rest is done when the callback has returned */
+	if (m->owes) {
+		list_del(&m->link);
+		m->owes = false;
+		(void)xr_rq_refill(ch->rq, m, ch, m->seq);
+		xr_channel_touch(ch);
+		return;
+	}
+	xr_msg_put(m);
+	xr_channel_check_gone(ch);
+}
+
+/* In a callback that is given m: hand over, call, and see what became of it. */
+#define DELIVER(ch, m, call)                                                                       \
+	do {                                                                                       \
+		xr_msg_to_app(m);                                                                  \
+		(m)->state = XR_M_DELIVERING;                                                      \
+		call;                                                                              \
+		if ((m)->state == XR_M_RETURNED)                                                   \
+			consume(ch, m);                                                            \
+		else                                                                               \
+			keep(ch, m);                                                               \
+	} while (0)
+
+static void keep(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	m->state = XR_M_APP;
+	replace(ch, m);
+}
+
+static void count(struct xrdma_channel *ch, const struct xrdma_msg *m)
+{
+	ch->ctx->stats.msgs_received++;
+	ch->ctx->stats.bytes_received += m->len;
+}
+
+static void deliver(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	count(ch, m);
+	if (m->type == XR_REGION) {
+		struct xrdma_remote_region *remote = xr_remote_find(ch, m->id);
+
+		if (ch->handlers.on_region)
+			ch->handlers.on_region(ch, remote, ch->arg);
+		consume(ch, m);
+		return;
+	}
+	DELIVER(ch, m, ch->handlers.on_msg(ch, m, ch->arg));
+}
+
+void xr_channel_deliver(struct xrdma_channel *ch)
+{
+	while (!list_empty(&ch->in_order) && xr_channel_flows(ch)) {
+		struct xrdma_msg *m = container_of(ch->in_order.next, struct xrdma_msg, link);
+
+		if (!m->complete)
+			return;
+		list_del(&m->link);
+		deliver(ch, m);
+	}
+	xr_channel_touch(ch);
+}
+
+/* A reply, or what stands for one, is here. */
+void xr_channel_deliver_reply(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	struct xr_call *call = xr_call_find(ch, m->id);
+
+	list_del(&m->link);
+	if (!call) {
+		ch->ctx->stats.late_replies++;
+		consume(ch, m);
+	} else if (m->type == XR_ERR_RSP) {
+		count(ch, m);
+		xr_call_end(call, m->status, NULL);
+		consume(ch, m);
+	} else {
+		count(ch, m);
+		DELIVER(ch, m, xr_call_end(call, 0, m));
+	}
+	xr_channel_touch(ch);
+}
+
+/*
+ * Of a large message only the announcement came: the payload gets a message of its own, and the
+ * buffer goes back.
+ */
+static struct xrdma_msg *announce(struct xrdma_channel *ch, struct xrdma_msg *m,
+				  const struct xr_head *h)
+{
+	struct xrdma_msg *big = xr_msg_get(ch->ctx);
+
+	if (!big) {
+		xr_channel_fail(ch, -ENOMEM, "out of memory for a message");
+		xr_msg_put(m);
+		return NULL;
+	}
+	big->ch = ch;
+	big->state = XR_M_ARRIVED;
+	big->seq = m->seq;
+	big->key = h->key;
+	(void)xr_rq_refill(ch->rq, m, NULL, 0);
+	return big;
+}
+
+/* False: the peer has no such slot, or may not export more. */
+static bool special(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h)
+{
+	if (h->type == XR_SLOT)
+		return xr_region_arrived_slot(ch, m, h);
+	if (h->type == XR_REGION)
+		return xr_remote_new(ch, h) == 0;
+	return true;
+}
+
+static void accept_message(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h)
+{
+	if (h->large) {
+		m = announce(ch, m, h);
+		if (!m)
+			return;
+	}
+	m->type = (uint8_t)h->type;
+	m->id = h->id;
+	m->len = h->len;
+	m->status = h->status;
+	m->received = true;
+	m->answered = false;
+	m->complete = m->small = !h->large;
+	m->slot = -1;
+	if (h->type == XR_RSP || h->type == XR_ERR_RSP) {
+		if (m->complete || !xr_call_find(ch, h->id)) {
+			xr_channel_deliver_reply(ch, m);
+			return;
+		}
+		list_add_tail(&ch->replies, &m->link);
+		xr_large_begin(ch, m);
+		return;
+	}
+	if (!special(ch, m, h)) {
+		xr_msg_put(m);
+		ch->ctx->stats.protocol_errors++;
+		xr_channel_fail(ch, -EPROTO, "the peer names a slot or region there cannot be");
+		return;
+	}
+	list_add_tail(&ch->in_order, &m->link);
+	if (h->large)
+		xr_large_begin(ch, m);
+	else
+		xr_channel_deliver(ch);
+}
+
+static void accept_control(struct xrdma_channel *ch, struct xrdma_msg *m, enum xr_type type)
+{
+	(void)xr_rq_refill(ch->rq, m, NULL, 0);
+	if (type == XR_ACK) {
+		ch->ctx->stats.acks_received++;
+		return;
+	}
+	ch->bye_received = true;
+	if (ch->state == XR_CH_OPEN)
+		xr_channel_set_state(ch, XR_CH_CLOSING);
+}
+
+static int check(struct xrdma_channel *ch, struct xrdma_msg *m, const struct ibv_wc *wc,
+		 struct xr_head *h, const char **ret_why)
+{
+	const uint8_t *head = (const uint8_t *)m->buf.addr + XR_RX_HEAD;
+	struct xr_stamp stamp;
+	int ret;
+
+	if (!(wc->wc_flags & IBV_WC_WITH_IMM) || wc->opcode != IBV_WC_RECV) {
+		*ret_why = "a message without its immediate data";
+		return -EPROTO;
+	}
+	ret = xr_head_parse(head, wc->byte_len, &ch->bounds, h, ret_why);
+	if (ret)
+		return ret;
+	if (ch->bye_received && h->type != XR_ACK) {
+		*ret_why = "a message after the last one";
+		return -EPROTO;
+	}
+	stamp.seq = xr_imm_seq(be32toh(wc->imm_data));
+	stamp.ack = xr_imm_ack(be32toh(wc->imm_data));
+	stamp.ctrl_ack = h->ctrl_ack;
+	m->seq = stamp.seq;
+	return xr_window_receive(&ch->win, &stamp, xr_type_windowed(h->type), ret_why);
+}
+
+void xr_channel_received(struct xrdma_channel *ch, struct xrdma_msg *m, const struct ibv_wc *wc)
+{
+	uint16_t acked = ch->win.acked;
+	const char *why = NULL;
+	struct xr_head h;
+	int ret;
+
+	m->ch = ch;
+	m->state = XR_M_ARRIVED;
+	m->data = (uint8_t *)m->buf.addr + XR_RX_PAYLOAD;
+	if (ch->state == XR_CH_OPENING)
+		xr_channel_opened(ch); /* who sends has read our probe */
+	if (!xr_channel_flows(ch)) {
+		xr_msg_put(m);
+		return;
+	}
+	ret = check(ch, m, wc, &h, &why);
+	if (ret < 0) {
+		if (ret == -ESTALE)
+			ch->ctx->stats.stale_epochs++;
+		else
+			ch->ctx->stats.protocol_errors++;
+		xr_msg_put(m);
+		xr_channel_fail(ch, ret, why);
+		return;
+	}
+	xr_channel_acked(ch, acked);
+	if (!xr_type_windowed(h.type))
+		accept_control(ch, m, h.type);
+	else if (ret == 1)
+		accept_message(ch, m, &h);
+	else
+		(void)xr_rq_refill(ch->rq, m, NULL, 0);
+	xr_channel_touch(ch);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Payloads that do not come inside a message: READ in fragments by the receiver, and one-sided
+ * operations of the application likewise. As many fragments of a channel are outstanding as its
+ * queue pair may have READs in flight: more would only stand in the way of its sends.
+ */
+#include "xrdma/channel.h"
+#include "xrdma/error.h"
+
+#include <errno.h>
+
+static struct xrdma_msg *moving_msg(struct list *node)
+{
+	return container_of(node, struct xrdma_msg, moving);
+}
+
+void xr_move_start(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	m->posted = 0;
+	list_add_tail(&ch->moving, &m->moving);
+	xr_channel_touch(ch);
+}
+
+/* Fragments end in groups of four, where that leaves others outstanding meanwhile. */
+static bool asks(const struct xrdma_channel *ch, const struct xrdma_msg *m)
+{
+	return ch->max_fragments < 8 || m->posted / ch->agreed.frag_bytes % 4 == 3;
+}
+
+/* False: there is more to post than there is room for. */
+bool xr_move_pump(struct xrdma_channel *ch)
+{
+	struct xrdma_context *ctx = ch->ctx;
+
+	while (!list_empty(&ch->moving)) {
+		struct xrdma_msg *m = moving_msg(ch->moving.next);
+		uint32_t len = m->len - m->posted;
+		bool last = len <= ch->agreed.frag_bytes;
+
+		if (ch->fragments >= ch->max_fragments)
+			return true; /* a fragment's end brings us here again */
+		if (!xr_flow_room(&ctx->flow, &ch->flow, XR_SPARE_CONTROL) ||
+		    ch->flow.quantum == 0)
+			return false;
+		if (!last)
+			len = ch->agreed.frag_bytes;
+		if (xr_channel_post_move(ch, m, len, last || asks(ch, m)))
+			return false;
+		ch->fragments++;
+		m->posted += len;
+		if (last)
+			list_del(&m->moving);
+	}
+	return true;
+}
+
+void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status)
+{
+	ch->fragments--;
+	if (status && m->status == 0)
+		m->status = status;
+	if (m->wrs || (m->posted < m->len && xr_channel_flows(ch)))
+		return;
+	if (m->state == XR_M_MOVING) {
+		int ret = m->posted < m->len && m->status == 0 ? -ECONNRESET : m->status;
+
+		list_del(&m->moving);
+		xr_msg_to_app(m);
+		m->done(ch, ret, m, m->arg);
+		return;
+	}
+	if (m->posted < m->len || m->status || !xr_channel_flows(ch))
+		return; /* the channel's end frees it */
+	ch->ctx->stats.large_read++;
+	m->complete = true;
+	if (m->type == XR_RSP)
+		xr_channel_deliver_reply(ch, m);
+	else
+		xr_channel_deliver(ch);
+}
+
+/* A large message was announced: m has key and len, and no memory yet. */
+void xr_large_begin(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	struct xrdma_context *ctx = ch->ctx;
+
+	m->status = 0;
+	if (list_empty(&ctx->hungry) && xr_msg_alloc(m, XR_RX, m->len) == 0) {
+		xr_move_start(ch, m);
+		return;
+	}
+	ctx->stats.rx_starved++;
+	list_add_tail(&ctx->hungry, &m->moving);
+}
+
+void xr_large_feed(struct xrdma_context *ctx)
+{
+	while (!list_empty(&ctx->hungry)) {
+		struct xrdma_msg *m = moving_msg(ctx->hungry.next);
+
+		if (xr_msg_alloc(m, XR_RX, m->len))
+			return;
+		list_del(&m->moving);
+		xr_move_start(m->ch, m);
+	}
+}

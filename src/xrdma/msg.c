@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "xrdma/msg.h"
+
+#include "xrdma/channel.h"
+#include "xrdma/context.h"
+#include "xrdma/error.h"
+#include "xrdma/region.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+enum { CHUNK_MSGS = 64 };
+
+struct chunk {
+	struct list link;
+	struct xrdma_msg msgs[CHUNK_MSGS];
+};
+
+static int grow(struct xrdma_context *ctx)
+{
+	struct chunk *chunk = calloc(1, sizeof(*chunk));
+
+	if (!chunk)
+		return -ENOMEM;
+	list_add_tail(&ctx->msg_chunks, &chunk->link);
+	for (unsigned i = 0; i < CHUNK_MSGS; i++) {
+		struct xrdma_msg *m = &chunk->msgs[i];
+
+		m->ctx = ctx;
+		list_init(&m->link);
+		list_init(&m->moving);
+		m->next_free = ctx->free_msgs;
+		ctx->free_msgs = m;
+	}
+	return 0;
+}
+
+int xr_msgs_init(struct xrdma_context *ctx)
+{
+	list_init(&ctx->msg_chunks);
+	return grow(ctx);
+}
+
+void xr_msgs_fini(struct xrdma_context *ctx)
+{
+	list_for_each_safe (pos, &ctx->msg_chunks) {
+		struct chunk *chunk = container_of(pos, struct chunk, link);
+
+		for (unsigned i = 0; i < CHUNK_MSGS; i++)
+			xr_msg_drop_memory(&chunk->msgs[i]);
+		free(chunk);
+	}
+}
+
+struct xrdma_msg *xr_msg_get(struct xrdma_context *ctx)
+{
+	struct xrdma_msg *m;
+
+	if (!ctx->free_msgs && grow(ctx))
+		return NULL;
+	m = ctx->free_msgs;
+	ctx->free_msgs = m->next_free;
+	m->ch = NULL;
+	m->data = NULL;
+	m->len = 0;
+	m->origin = XR_FROM_NOWHERE;
+	m->received = m->unacked = m->answered = m->owes = m->complete = m->small = m->write = false;
+	m->wrs = 0;
+	m->slot = -1;
+	m->region = NULL;
+	m->posted = 0;
+	m->done = NULL;
+	m->released = NULL;
+	return m;
+}
+
+void xr_msg_drop_memory(struct xrdma_msg *m)
+{
+	switch ((enum xr_origin)m->origin) {
+	case XR_FROM_RX:
+		m->ctx->fed = true;
+		__attribute__((fallthrough));
+	case XR_FROM_TX:
+		xr_mem_release(m->ctx->mem, &m->buf);
+		break;
+	case XR_FROM_CALLER:
+		if (m->ref.entry)
+			xr_regcache_put(xr_mem_regcache(m->ctx->mem), &m->ref);
+		m->ref.entry = NULL;
+		break;
+	case XR_FROM_NOWHERE:
+		break;
+	}
+	m->origin = XR_FROM_NOWHERE;
+	if (m->region)
+		xr_region_unuse(m->region);
+	m->region = NULL;
+}
+
+void xr_msg_put(struct xrdma_msg *m)
+{
+	assert(m->state != XR_M_FREE && m->wrs == 0);
+	list_del(&m->link);
+	list_del(&m->moving);
+	xr_msg_drop_memory(m);
+	m->state = XR_M_FREE;
+	m->next_free = m->ctx->free_msgs;
+	m->ctx->free_msgs = m;
+}
+
+int xr_msg_alloc(struct xrdma_msg *m, enum xr_mem_use use, size_t len)
+{
+	int ret = xr_mem_alloc(m->ctx->mem, use, len, &m->buf);
+
+	if (ret)
+		return ret;
+	m->origin = use == XR_TX ? XR_FROM_TX : XR_FROM_RX;
+	m->data = m->buf.addr;
+	m->lkey = m->buf.lkey;
+	m->rkey = m->buf.rkey;
+	return 0;
+}
+
+struct xrdma_msg *xr_msg_rx_new(struct xrdma_context *ctx)
+{
+	struct xrdma_msg *m = xr_msg_get(ctx);
+
+	if (!m)
+		return NULL;
+	m->state = XR_M_POSTED;
+	if (xr_msg_alloc(m, XR_RX, XR_RX_PAYLOAD + ctx->conf.small_bytes) == 0)
+		return m;
+	xr_msg_put(m);
+	return NULL;
+}
+
+int xr_msg_register(struct xrdma_msg *m, unsigned access)
+{
+	int ret;
+
+	if (m->origin != XR_FROM_CALLER || m->ref.entry || m->len == 0)
+		return 0;
+	ret = xr_regcache_get(xr_mem_regcache(m->ctx->mem), m->data, m->len, access, &m->ref);
+	if (ret) {
+		m->ref.entry = NULL;
+		return ret;
+	}
+	m->lkey = m->ref.lkey;
+	m->rkey = m->ref.rkey;
+	return 0;
+}
+
+void xr_msg_to_app(struct xrdma_msg *m)
+{
+	m->state = XR_M_APP;
+	m->ch->held++;
+	m->ctx->stats.messages_held++;
+}
+
+void xr_msg_from_app(struct xrdma_msg *m, enum xr_msg_state state)
+{
+	struct xrdma_channel *ch = m->ch;
+
+	m->state = (uint8_t)state;
+	ch->held--;
+	m->ctx->stats.messages_held--;
+}
+
+void xr_msg_sent_check(struct xrdma_msg *m)
+{
+	xrdma_released *released = m->released;
+	void *data = m->data, *arg = m->released_arg;
+	size_t len = m->len;
+
+	if (m->state != XR_M_SENT || m->unacked || m->wrs)
+		return;
+	xr_msg_put(m);
+	if (released)
+		released(data, len, arg);
+}
+
+/* ---- public ---- */
+
+static int check_new(const struct xrdma_channel *ch, size_t len)
+{
+	int ret = xr_context_guard(ch->ctx);
+
+	if (ret)
+		return ret;
+	if (!xr_channel_accepts(ch))
+		return xr_error(-EPIPE, "the channel is closed: no new messages");
+	if (len > ch->bounds.max_bytes)
+		return xr_error(-EMSGSIZE, "a message of %zu bytes; the limit of this channel is "
+					   "%u (the smaller max_msg of both sides)",
+				len, ch->bounds.max_bytes);
+	return 0;
+}
+
+int xrdma_msg_new(struct xrdma_channel *ch, size_t len, struct xrdma_msg **ret_msg)
+{
+	int ret = check_new(ch, len);
+	struct xrdma_msg *m;
+
+	if (ret)
+		return ret;
+	m = xr_msg_get(ch->ctx);
+	if (!m)
+		return xr_error(-ENOMEM, "out of memory for a message");
+	m->ch = ch;
+	m->len = (uint32_t)len;
+	m->state = XR_M_QUEUED;
+	ret = len ? xr_msg_alloc(m, XR_TX, len) : 0;
+	if (ret) {
+		xr_msg_put(m);
+		return ret;
+	}
+	xr_msg_to_app(m);
+	*ret_msg = m;
+	return 0;
+}
+
+int xrdma_msg_wrap(struct xrdma_channel *ch, void *data, size_t len, xrdma_released *released,
+		   void *arg, struct xrdma_msg **ret_msg)
+{
+	int ret = check_new(ch, len);
+	struct xrdma_msg *m;
+
+	if (ret)
+		return ret;
+	if (len && !data)
+		return xr_error(-EINVAL, "no memory to wrap: data is NULL");
+	m = xr_msg_get(ch->ctx);
+	if (!m)
+		return xr_error(-ENOMEM, "out of memory for a message");
+	m->ch = ch;
+	m->len = (uint32_t)len;
+	m->data = data;
+	m->origin = XR_FROM_CALLER;
+	m->ref.entry = NULL;
+	m->released = released;
+	m->released_arg = arg;
+	xr_msg_to_app(m);
+	*ret_msg = m;
+	return 0;
+}
+
+void *xrdma_msg_data(struct xrdma_msg *msg)
+{
+	return msg->data;
+}
+
+size_t xrdma_msg_len(const struct xrdma_msg *msg)
+{
+	return msg->len;
+}
+
+int xrdma_msg_slot(const struct xrdma_msg *msg)
+{
+	return msg->slot;
+}
+
+void xrdma_msg_free(struct xrdma_msg *msg)
+{
+	if (!msg || xr_context_guard(msg->ctx))
+		return;
+	assert(msg->state == XR_M_APP || msg->state == XR_M_DELIVERING);
+	if (msg->received && msg->type == XR_REQ && !msg->answered)
+		xr_rpc_refuse(msg);
+	xr_msg_release(msg);
+}
+
+int xrdma_forget(struct xrdma_context *ctx, const void *data, size_t len)
+{
+	int ret = xr_context_guard(ctx);
+
+	return ret ? ret : xr_regcache_forget(xr_mem_regcache(ctx->mem), data, len);
+}

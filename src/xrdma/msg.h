@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A message, ours or the peer's, from its allocation to its end. */
+#ifndef XR_MSG_H
+#define XR_MSG_H
+
+#include "base/list.h"
+#include "xrdma/keys.h"
+#include "xrdma/mem.h"
+#include "xrdma/proto.h"
+#include "xrdma/xrdma.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum xr_msg_state {
+	XR_M_FREE,
+	XR_M_APP,        /* the application's: made by it, or delivered to it */
+	XR_M_QUEUED,     /* to be sent */
+	XR_M_SENT,       /* until acknowledged and completed */
+	XR_M_POSTED,     /* in a receive queue */
+	XR_M_ARRIVED,    /* until delivered: payload to be read, or others before it */
+	XR_M_DELIVERING, /* in a callback */
+	XR_M_RETURNED,   /* given back in that callback */
+	XR_M_MOVING,     /* one-sided operation of the application */
+};
+
+enum xr_origin {
+	XR_FROM_NOWHERE, /* no payload, or in a slot of a region */
+	XR_FROM_TX,
+	XR_FROM_RX,
+	XR_FROM_CALLER,
+};
+
+/* Where received bytes lie in a small receive buffer: so that payloads are aligned to 64. */
+enum { XR_RX_PAYLOAD = 64, XR_RX_HEAD = XR_RX_PAYLOAD - XR_HDR_BYTES };
+
+struct xrdma_msg {
+	struct list link; /* of a queue; of those owed a receive buffer; of those without memory */
+	struct xrdma_context *ctx;
+	struct xrdma_channel *ch; /* while it is anybody's but the pool's */
+	void *data;
+	uint32_t len;
+	uint32_t lkey, rkey;
+	uint8_t state;  /* enum xr_msg_state */
+	uint8_t origin; /* enum xr_origin */
+	uint8_t type;   /* enum xr_type */
+	bool received;
+	bool unacked;  /* sent, and not consumed by the peer yet */
+	bool answered; /* REQ received: its reply is on the way */
+	bool owes;     /* its place in the receive queue is empty, its sequence not consumed */
+	bool complete; /* received, all of it */
+	bool small;    /* received, in a buffer of the receive queue */
+	uint16_t seq;
+	uint16_t wrs; /* work requests outstanding that refer to it */
+	uint32_t id;  /* as in struct xr_head */
+	int status;   /* ERR_RSP */
+	uint32_t tag; /* REGION */
+	int slot;     /* payload lies in this slot, or -1 */
+	struct xr_buf buf;
+	struct xr_regcache_ref ref; /* XR_FROM_CALLER, once registered */
+	struct xrdma_region *region; /* slot's, or exported */
+	/* fragments of a large payload or one-sided operation */
+	struct list moving;
+	struct xr_key key;
+	uint32_t posted; /* bytes of which READs or WRITEs are posted */
+	bool write;
+	xrdma_done *done;
+	void *arg;
+	xrdma_released *released; /* XR_FROM_CALLER */
+	void *released_arg;
+	struct xrdma_msg *next_free;
+};
+
+/* A message with nothing in it; NULL: no memory. Steady state: from a free list. */
+struct xrdma_msg *xr_msg_get(struct xrdma_context *ctx);
+/* Let go of memory and registration, and of the message. */
+void xr_msg_put(struct xrdma_msg *m);
+void xr_msg_drop_memory(struct xrdma_msg *m);
+
+/* Memory of a pool for len bytes, at m->data. */
+int xr_msg_alloc(struct xrdma_msg *m, enum xr_mem_use use, size_t len);
+/* A small receive buffer; NULL: the budget is spent. */
+struct xrdma_msg *xr_msg_rx_new(struct xrdma_context *ctx);
+/* See to it that the NIC can use the caller's memory so. */
+int xr_msg_register(struct xrdma_msg *m, unsigned access);
+
+/* Hand over to the application, and take back. The channel lives until the last is back. */
+void xr_msg_to_app(struct xrdma_msg *m);
+void xr_msg_from_app(struct xrdma_msg *m, enum xr_msg_state state);
+/* The library is done with a message that was sent: frees it if nothing else holds on to it. */
+void xr_msg_sent_check(struct xrdma_msg *m);
+
+int xr_msgs_init(struct xrdma_context *ctx);
+void xr_msgs_fini(struct xrdma_context *ctx);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "xrdma/proto.h"
+
+#include "base/be.h"
+
+#include <errno.h>
+
+enum { FLAG_LARGE = 1 };
+enum { MAX_ERRNO = 4095 };
+
+/* One row a type. body: bytes behind the header when the message is not large. */
+static const struct {
+	const char *name;
+	bool windowed;
+	bool payload;   /* len bytes follow in place */
+	bool may_large; /* or are read from the peer */
+	uint8_t body;
+} types[XR_N_TYPES] = {
+	[XR_MSG] = {.name = "MSG", .windowed = true, .payload = true, .may_large = true},
+	[XR_REQ] = {.name = "REQ", .windowed = true, .payload = true, .may_large = true},
+	[XR_RSP] = {.name = "RSP", .windowed = true, .payload = true, .may_large = true},
+	[XR_ERR_RSP] = {.name = "ERR_RSP", .windowed = true, .body = 4},
+	[XR_REGION] = {.name = "REGION", .windowed = true, .body = XR_KEY_BYTES + 16},
+	[XR_SLOT] = {.name = "SLOT", .windowed = true, .body = 2},
+	[XR_ACK] = {.name = "ACK"},
+	[XR_BYE] = {.name = "BYE"},
+};
+
+bool xr_type_windowed(enum xr_type type)
+{
+	return types[type].windowed;
+}
+
+const char *xr_type_name(enum xr_type type)
+{
+	return types[type].name;
+}
+
+size_t xr_head_put(uint8_t *p, const struct xr_head *h)
+{
+	uint8_t *body = p + XR_HDR_BYTES;
+
+	p[0] = (uint8_t)h->type;
+	p[1] = h->large ? FLAG_LARGE : 0;
+	p[2] = h->ctrl_ack;
+	p[3] = 0;
+	put_be32(p + 4, h->id);
+	put_be32(p + 8, h->len);
+	put_be32(p + 12, h->epoch);
+	if (h->large) {
+		xr_key_encode(&h->key, body);
+		return XR_HDR_BYTES + XR_KEY_BYTES;
+	}
+	if (h->type == XR_ERR_RSP) {
+		put_be32(body, (uint32_t)-h->status);
+	} else if (h->type == XR_REGION) {
+		xr_key_encode(&h->key, body);
+		put_be32(body + 16, h->n_slots);
+		put_be32(body + 20, h->tag);
+		put_be64(body + 24, h->slot_bytes);
+	} else if (h->type == XR_SLOT) {
+		put_be16(body, h->slot);
+	}
+	return XR_HDR_BYTES + types[h->type].body;
+}
+
+static const char *parse_region(const uint8_t *body, const struct xr_bounds *bounds,
+				struct xr_head *h)
+{
+	uint64_t bytes;
+
+	xr_key_decode(body, &h->key);
+	h->n_slots = get_be32(body + 16);
+	h->tag = get_be32(body + 20);
+	h->slot_bytes = get_be64(body + 24);
+	if (h->n_slots == 0 || h->n_slots > 65536 || h->slot_bytes == 0)
+		return "a region without slots, or with more than 65536";
+	if (__builtin_mul_overflow(h->slot_bytes, h->n_slots, &bytes) ||
+	    h->key.addr + bytes < h->key.addr)
+		return "a region beyond the end of the address space";
+	if (h->key.epoch != bounds->epoch)
+		return "a key of another epoch";
+	return NULL;
+}
+
+static const char *parse_large(const uint8_t *body, const struct xr_bounds *bounds,
+			       struct xr_head *h)
+{
+	xr_key_decode(body, &h->key);
+	if (h->len <= bounds->small_bytes)
+		return "a small payload announced as a large one";
+	if (h->key.addr + h->len < h->key.addr)
+		return "a payload beyond the end of the address space";
+	if (h->key.epoch != bounds->epoch)
+		return "a key of another epoch";
+	return NULL;
+}
+
+static const char *parse_body(const uint8_t *body, const struct xr_bounds *bounds,
+			      struct xr_head *h)
+{
+	if (h->large)
+		return parse_large(body, bounds, h);
+	switch (h->type) {
+	case XR_REGION:
+		return parse_region(body, bounds, h);
+	case XR_ERR_RSP:
+		if (get_be32(body) == 0 || get_be32(body) > MAX_ERRNO)
+			return "an error that is none";
+		h->status = -(int)get_be32(body);
+		return NULL;
+	case XR_SLOT:
+		h->slot = get_be16(body);
+		return NULL;
+	default:
+		return NULL;
+	}
+}
+
+/* NULL if the lengths agree with each other and with what was agreed. */
+static const char *check_lengths(size_t size, const struct xr_bounds *bounds,
+				 const struct xr_head *h)
+{
+	bool payload = types[h->type].payload;
+	size_t body = h->large ? (size_t)XR_KEY_BYTES : types[h->type].body;
+
+	if (h->len > bounds->max_bytes)
+		return "a payload longer than agreed";
+	if (payload && !h->large) {
+		if (h->len > bounds->small_bytes)
+			return "a payload too long to come inside a message";
+		body += h->len;
+	}
+	if (size != XR_HDR_BYTES + body)
+		return "a length that is not the message's";
+	return NULL;
+}
+
+int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
+		  struct xr_head *ret_h, const char **ret_why)
+{
+	struct xr_head h = {0};
+
+	*ret_why = NULL;
+	if (size < XR_HDR_BYTES)
+		*ret_why = "shorter than its header";
+	else if (p[0] == 0 || p[0] >= XR_N_TYPES)
+		*ret_why = "an unknown type";
+	else if (p[3] != 0 || (p[1] & ~FLAG_LARGE) || (p[1] && !types[p[0]].may_large))
+		*ret_why = "flags that its type does not have";
+	if (*ret_why)
+		return -EPROTO;
+	h.type = (enum xr_type)p[0];
+	h.large = p[1];
+	h.ctrl_ack = p[2];
+	h.id = get_be32(p + 4);
+	h.len = get_be32(p + 8);
+	h.epoch = get_be32(p + 12);
+	if (h.epoch != bounds->epoch) {
+		*ret_why = "of another epoch";
+		return -ESTALE;
+	}
+	*ret_why = check_lengths(size, bounds, &h);
+	if (!*ret_why)
+		*ret_why = parse_body(p + XR_HDR_BYTES, bounds, &h);
+	if (*ret_why)
+		return -EPROTO;
+	*ret_h = h;
+	return 0;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages between channels, as they cross the wire: one RDMA SEND with immediate data each.
+ * Immediate: seq:16 | ack:16 (window.h). Then a header of 16 bytes, and for some types a body:
+ *
+ *	0 type   1 flags   2 control ack   3 zero   4 id   8 len   12 epoch
+ *
+ * All in network order. A small payload follows the header. A large one stays where it is: the body
+ * is an exchange block that says where, and the receiver READs it. Pure: bytes in, struct out.
+ */
+#ifndef XR_PROTO_H
+#define XR_PROTO_H
+
+#include "xrdma/keys.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum xr_type {
+	XR_MSG = 1, /* one way */
+	XR_REQ,
+	XR_RSP,
+	XR_ERR_RSP, /* a request that will have no reply, and why */
+	XR_REGION,  /* a region is exported */
+	XR_SLOT,    /* one way; the payload lies in a slot of a region exported before */
+	XR_ACK,     /* nothing but the acknowledgements that every message carries */
+	XR_BYE,     /* the last message of this direction */
+	XR_N_TYPES,
+};
+
+enum {
+	XR_HDR_BYTES = 16,
+	XR_MAX_HEAD_BYTES = XR_HDR_BYTES + XR_KEY_BYTES + 16, /* the largest head: REGION */
+};
+
+struct xr_head {
+	enum xr_type type;
+	bool large;       /* the payload is to be read from key */
+	uint8_t ctrl_ack; /* control messages received, modulo 256 */
+	uint32_t id;      /* REQ, RSP, ERR_RSP: of the call; REGION, SLOT: of the export */
+	uint32_t len;     /* payload bytes, wherever they are */
+	uint32_t epoch;   /* of the sender's connection */
+	struct xr_key key; /* large, REGION */
+	int status;        /* ERR_RSP: a negative errno value */
+	uint32_t n_slots;  /* REGION */
+	uint32_t tag;
+	uint64_t slot_bytes;
+	uint16_t slot; /* SLOT */
+};
+
+/* What was agreed. */
+struct xr_bounds {
+	uint32_t small_bytes; /* payload inside a SEND */
+	uint32_t max_bytes;   /* payload of any message */
+	uint32_t epoch;
+};
+
+/* Messages that take a place in the window; the others take one among the control messages. */
+bool xr_type_windowed(enum xr_type type);
+const char *xr_type_name(enum xr_type type);
+
+/* Write header and body at p, XR_MAX_HEAD_BYTES of room. Returns their length. */
+size_t xr_head_put(uint8_t *p, const struct xr_head *h);
+
+/*
+ * Parse size bytes that came. A payload that is not large is the ret_h->len bytes behind the header.
+ * -EPROTO: no peer that keeps to the protocol sends this, *ret_why says what it is. -ESTALE: it is
+ * of another epoch.
+ */
+int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
+		  struct xr_head *ret_h, const char **ret_why);
+
+static inline uint32_t xr_imm(uint16_t seq, uint16_t ack)
+{
+	return (uint32_t)seq << 16 | ack;
+}
+
+static inline uint16_t xr_imm_seq(uint32_t imm)
+{
+	return (uint16_t)(imm >> 16);
+}
+
+static inline uint16_t xr_imm_ack(uint32_t imm)
+{
+	return (uint16_t)imm;
+}
+
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "xrdma/region.h"
+
+#include "xrdma/channel.h"
+#include "xrdma/error.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { SLOT_ALIGN = 64, MAX_SLOTS = 65536 };
+
+void xr_region_unuse(struct xrdma_region *region)
+{
+	region->uses--;
+}
+
+void xr_region_describe(const struct xrdma_region *region, struct xr_head *h)
+{
+	h->key.addr = (uintptr_t)region->mem.map.addr;
+	h->key.rkey = region->mem.mr->rkey;
+	h->n_slots = region->attr.n_slots;
+	h->slot_bytes = region->attr.slot_bytes;
+}
+
+bool xr_region_arrived_slot(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h)
+{
+	struct xrdma_region *region = h->id < ch->n_exports ? ch->exports[h->id] : NULL;
+
+	if (!region || h->slot >= region->attr.n_slots || h->len > region->attr.slot_bytes)
+		return false;
+	m->region = region;
+	region->uses++;
+	m->slot = h->slot;
+	m->data = xrdma_region_slot(region, h->slot);
+	return true;
+}
+
+struct xrdma_remote_region *xr_remote_find(struct xrdma_channel *ch, uint32_t id)
+{
+	list_for_each (pos, &ch->remotes) {
+		struct xrdma_remote_region *remote =
+			container_of(pos, struct xrdma_remote_region, link);
+
+		if (remote->id == id)
+			return remote;
+	}
+	return NULL;
+}
+
+int xr_remote_new(struct xrdma_channel *ch, const struct xr_head *h)
+{
+	struct xrdma_remote_region *remote;
+
+	if (ch->n_remotes == XR_REGIONS_MAX || h->id != ch->n_remotes)
+		return -EPROTO;
+	remote = calloc(1, sizeof(*remote));
+	if (!remote)
+		return -ENOMEM;
+	remote->ch = ch;
+	remote->id = h->id;
+	remote->tag = h->tag;
+	remote->n_slots = h->n_slots;
+	remote->slot_bytes = h->slot_bytes;
+	remote->key = h->key;
+	list_add_tail(&ch->remotes, &remote->link);
+	ch->n_remotes++;
+	return 0;
+}
+
+void xr_regions_forget(struct xrdma_channel *ch)
+{
+	list_for_each_safe (pos, &ch->remotes) {
+		list_del(pos);
+		free(container_of(pos, struct xrdma_remote_region, link));
+	}
+	for (uint32_t i = 0; i < ch->n_exports; i++) {
+		if (ch->exports[i])
+			ch->exports[i]->exports--;
+	}
+	free(ch->exports);
+	ch->exports = NULL;
+	ch->n_exports = 0;
+}
+
+void xr_regions_free_all(struct xrdma_context *ctx)
+{
+	list_for_each_safe (pos, &ctx->regions) {
+		struct xrdma_region *region = container_of(pos, struct xrdma_region, link);
+
+		list_del(pos);
+		xr_mem_region_free(ctx->mem, &region->mem);
+		free(region);
+	}
+}
+
+/* ---- public: ours ---- */
+
+static unsigned access_of(unsigned rights)
+{
+	unsigned access = IBV_ACCESS_LOCAL_WRITE;
+
+	if (rights & XRDMA_REMOTE_READ)
+		access |= IBV_ACCESS_REMOTE_READ;
+	if (rights & XRDMA_REMOTE_WRITE)
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	return access;
+}
+
+static int check_attr(const struct xrdma_region_attr *attr, size_t *ret_slot_bytes)
+{
+	size_t slot_bytes = (attr->slot_bytes + SLOT_ALIGN - 1) & ~(size_t)(SLOT_ALIGN - 1), bytes;
+
+	if (attr->n_slots == 0 || attr->n_slots > MAX_SLOTS)
+		return xr_error(-EINVAL, "a region of %u slots; 1 to %d are possible",
+				attr->n_slots, MAX_SLOTS);
+	if (attr->slot_bytes == 0 || slot_bytes < attr->slot_bytes ||
+	    __builtin_mul_overflow(slot_bytes, attr->n_slots, &bytes))
+		return xr_error(-EINVAL, "a region of slots of %zu bytes", attr->slot_bytes);
+	if (attr->rights & ~(unsigned)(XRDMA_REMOTE_READ | XRDMA_REMOTE_WRITE))
+		return xr_error(-EINVAL, "rights %#x are not of enum xrdma_rights", attr->rights);
+	*ret_slot_bytes = slot_bytes;
+	return 0;
+}
+
+int xrdma_region_new(struct xrdma_context *ctx, const struct xrdma_region_attr *attr,
+		     struct xrdma_region **ret_region)
+{
+	struct xrdma_region *region;
+	size_t slot_bytes = 0;
+	int ret = xr_context_guard(ctx);
+
+	if (!ret)
+		ret = check_attr(attr, &slot_bytes);
+	if (ret)
+		return ret;
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return xr_error(-ENOMEM, "out of memory for a region");
+	ret = xr_mem_region_new(ctx->mem, slot_bytes * attr->n_slots, access_of(attr->rights),
+				attr->numa_node, &region->mem);
+	if (ret) {
+		free(region);
+		return ret;
+	}
+	region->ctx = ctx;
+	region->attr = *attr;
+	region->attr.slot_bytes = slot_bytes;
+	list_add_tail(&ctx->regions, &region->link);
+	*ret_region = region;
+	return 0;
+}
+
+int xrdma_region_free(struct xrdma_region *region)
+{
+	int ret;
+
+	if (!region)
+		return 0;
+	ret = xr_context_guard(region->ctx);
+	if (ret)
+		return ret;
+	if (region->uses)
+		return xr_error(-EBUSY, "%u messages lie in slots of this region", region->uses);
+	list_for_each (pos, &region->ctx->channels) {
+		struct xrdma_channel *ch = container_of(pos, struct xrdma_channel, link);
+
+		for (uint32_t i = 0; i < ch->n_exports; i++) {
+			if (ch->exports[i] == region)
+				ch->exports[i] = NULL;
+		}
+	}
+	list_del(&region->link);
+	xr_mem_region_free(region->ctx->mem, &region->mem);
+	free(region);
+	return 0;
+}
+
+void *xrdma_region_slot(struct xrdma_region *region, uint32_t slot)
+{
+	if (slot >= region->attr.n_slots)
+		return NULL;
+	return (char *)region->mem.map.addr + slot * region->attr.slot_bytes;
+}
+
+size_t xrdma_region_huge_bytes(const struct xrdma_region *region)
+{
+	return region->mem.map.huge_bytes;
+}
+
+static int header_only(struct xrdma_channel *ch, enum xr_type type, struct xrdma_msg **ret_m)
+{
+	struct xrdma_msg *m;
+	int ret = xr_context_guard(ch->ctx);
+
+	if (ret)
+		return ret;
+	if (!xr_channel_accepts(ch))
+		return xr_error(-EPIPE, "the channel is closed: nothing more is sent");
+	m = xr_msg_get(ch->ctx);
+	if (!m)
+		return xr_error(-ENOMEM, "out of memory for a message");
+	m->ch = ch;
+	m->type = (uint8_t)type;
+	m->state = XR_M_QUEUED;
+	*ret_m = m;
+	return 0;
+}
+
+int xrdma_region_export(struct xrdma_region *region, struct xrdma_channel *ch, uint32_t tag)
+{
+	struct xrdma_region **exports;
+	struct xrdma_msg *m;
+	int ret;
+
+	if (ch->n_exports == XR_REGIONS_MAX)
+		return xr_error(-ENOSPC, "%d regions are exported over this channel",
+				XR_REGIONS_MAX);
+	exports = realloc(ch->exports, (ch->n_exports + 1) * sizeof(struct xrdma_region *));
+	if (!exports)
+		return xr_error(-ENOMEM, "out of memory for an export");
+	ch->exports = exports;
+	ret = header_only(ch, XR_REGION, &m);
+	if (ret)
+		return ret;
+	m->id = ch->n_exports;
+	m->tag = tag;
+	m->region = region;
+	ret = xr_channel_send(ch, m, false);
+	if (ret) {
+		m->region = NULL;
+		xr_msg_put(m);
+		return ret;
+	}
+	region->uses++;
+	region->exports++;
+	exports[ch->n_exports++] = region;
+	return 0;
+}
+
+/* ---- public: a peer's ---- */
+
+uint32_t xrdma_remote_region_tag(const struct xrdma_remote_region *remote)
+{
+	return remote->tag;
+}
+
+uint32_t xrdma_remote_region_slots(const struct xrdma_remote_region *remote)
+{
+	return remote->n_slots;
+}
+
+size_t xrdma_remote_region_slot_bytes(const struct xrdma_remote_region *remote)
+{
+	return remote->slot_bytes;
+}
+
+static int check_range(const struct xrdma_channel *ch, const struct xrdma_remote_region *remote,
+		       uint32_t slot, size_t offset, size_t len)
+{
+	if (remote->ch != ch)
+		return xr_error(-EINVAL, "this region was exported over another channel");
+	if (slot >= remote->n_slots || offset > remote->slot_bytes ||
+	    len > remote->slot_bytes - offset)
+		return xr_error(-EINVAL,
+				"%zu bytes at %zu of slot %u; the region has %u slots of %llu bytes",
+				len, offset, slot, remote->n_slots,
+				(unsigned long long)remote->slot_bytes);
+	return 0;
+}
+
+static int one_sided(struct xrdma_channel *ch, struct xrdma_remote_region *remote, uint32_t slot,
+		     size_t offset, struct xrdma_msg *m, bool write, xrdma_done *done, void *arg)
+{
+	int ret = xr_context_guard(ch->ctx);
+
+	if (!ret)
+		ret = check_range(ch, remote, slot, offset, m->len);
+	if (ret)
+		return ret;
+	if (m->ch != ch || m->state != XR_M_APP || m->region || !m->len || !done)
+		return xr_error(-EINVAL, "a one-sided operation needs a message of this channel, "
+					 "not empty and not in a slot, and a function to tell");
+	if (!xr_channel_flows(ch) || !xr_channel_accepts(ch))
+		return xr_error(-EPIPE, "the channel is not open");
+	if (remote->key.epoch != ch->bounds.epoch)
+		return xr_error(-ESTALE, "the region's key is of an earlier epoch");
+	if (!write && m->origin == XR_FROM_TX) {
+		/* Send memory must not be written by the NIC: trade it for receive memory. */
+		struct xr_buf tx = m->buf;
+
+		ret = xr_msg_alloc(m, XR_RX, m->len);
+		if (ret)
+			return ret;
+		xr_mem_release(ch->ctx->mem, &tx);
+	}
+	ret = xr_msg_register(m, write ? 0 : IBV_ACCESS_LOCAL_WRITE);
+	if (ret)
+		return ret;
+	xr_msg_from_app(m, XR_M_MOVING);
+	m->key = remote->key;
+	m->key.addr += slot * remote->slot_bytes + offset;
+	m->write = write;
+	m->status = 0;
+	m->done = done;
+	m->arg = arg;
+	xr_move_start(ch, m);
+	xr_channel_pump(ch);
+	return 0;
+}
+
+int xrdma_put(struct xrdma_channel *ch, struct xrdma_remote_region *remote, uint32_t slot,
+	      size_t offset, struct xrdma_msg *msg, xrdma_done *done, void *arg)
+{
+	return one_sided(ch, remote, slot, offset, msg, true, done, arg);
+}
+
+int xrdma_get(struct xrdma_channel *ch, struct xrdma_remote_region *remote, uint32_t slot,
+	      size_t offset, struct xrdma_msg *msg, xrdma_done *done, void *arg)
+{
+	return one_sided(ch, remote, slot, offset, msg, false, done, arg);
+}
+
+int xrdma_send_slot(struct xrdma_channel *ch, struct xrdma_remote_region *remote, uint32_t slot,
+		    size_t len)
+{
+	struct xrdma_msg *m;
+	int ret = check_range(ch, remote, slot, 0, len);
+
+	if (!ret)
+		ret = header_only(ch, XR_SLOT, &m);
+	if (ret)
+		return ret;
+	m->id = remote->id;
+	m->slot = (int)slot;
+	m->len = (uint32_t)len;
+	ret = xr_channel_send(ch, m, false);
+	if (ret)
+		xr_msg_put(m);
+	return ret;
+}

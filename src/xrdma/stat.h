@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Counters of a context: one line each. */
+#ifndef XR_STAT_H
+#define XR_STAT_H
+
+#include <stdint.h>
+
+#define XR_STATS(X)                                                                                \
+	X(msgs_sent)         /* windowed messages */                                               \
+	X(bytes_sent)        /* of their payloads */                                               \
+	X(msgs_received)                                                                           \
+	X(bytes_received)                                                                          \
+	X(acks_sent)         /* bare acknowledgements */                                           \
+	X(acks_received)                                                                           \
+	X(large_read)        /* large payloads fetched */                                          \
+	X(fragments)         /* READs and WRITEs posted */                                         \
+	X(queue_full)        /* sends that got -EAGAIN */                                          \
+	X(window_closed)     /* sends that had to wait for the peer */                             \
+	X(calls)                                                                                   \
+	X(calls_timed_out)                                                                         \
+	X(calls_cancelled)                                                                         \
+	X(late_replies)      /* of calls that had ended */                                         \
+	X(unanswered)        /* requests freed without a reply */                                  \
+	X(rx_starved)        /* receives that had to wait for memory */                            \
+	X(channels)          /* open now */                                                        \
+	X(channels_opened)                                                                         \
+	X(channels_closed)   /* in good order */                                                   \
+	X(channels_failed)                                                                         \
+	X(protocol_errors)   /* peers that did not keep to the protocol */                         \
+	X(stale_epochs)                                                                            \
+	X(stale_completions) /* of queue pairs that are no more */                                 \
+	X(qps)               /* existing now */                                                    \
+	X(receives_posted)   /* now */                                                             \
+	X(sends_posted)      /* now */                                                             \
+	X(messages_held)     /* by the application, now */                                         \
+	X(wc_access)         /* completions by status: the peer refused */                         \
+	X(wc_silent)         /* the peer's NIC does not answer */                                  \
+	X(wc_rnr)            /* the peer had no receive posted */                                  \
+	X(wc_flushed)        /* bystanders of an error */                                          \
+	X(wc_other)                                                                                \
+	X(memory_regions)    /* now */                                                             \
+	X(memory_bytes)      /* registered now */                                                  \
+	X(sleeps)            /* of xrdma_run() */
+
+struct xr_stats {
+#define X(name) uint64_t name;
+	XR_STATS(X)
+#undef X
+};
+
+#endif

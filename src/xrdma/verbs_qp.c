@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The queue pair of a channel, and what the completions of one mean. */
+#include "xrdma/channel.h"
+#include "xrdma/error.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	SHARED_FROM = 64, /* channels; before, `auto` gives each receives of its own */
+	SHARES = 512,
+	SHARED_CONTROL = 4,
+};
+
+static bool shared(const struct xrdma_context *ctx)
+{
+	if (!ctx->srq.srq || ctx->conf.srq == XR_CHOICE_OFF)
+		return false;
+	return ctx->conf.srq == XR_CHOICE_ON || ctx->n_channels > SHARED_FROM;
+}
+
+/*
+ * Of a shared queue nobody is promised more than a small share of what is left, so that something is
+ * left for thousands.
+ */
+static void offer_window(struct xrdma_channel *ch)
+{
+	const struct xrdma_context *ctx = ch->ctx;
+	uint32_t share;
+
+	ch->ours.window = ctx->conf.window;
+	ch->ours.control = ctx->conf.control;
+	if (ch->rq == &ch->own_rq)
+		return;
+	share = (ctx->srq.capacity - ctx->srq.promised) / SHARES;
+	ch->ours.control = SHARED_CONTROL;
+	if (ch->ours.window + SHARED_CONTROL > share)
+		ch->ours.window = share > SHARED_CONTROL ? share - SHARED_CONTROL : 1;
+}
+
+static uint32_t power_of_two(uint32_t n)
+{
+	uint32_t p = 1;
+
+	while (p < n)
+		p *= 2;
+	return p;
+}
+
+static int size_queues(struct xrdma_channel *ch)
+{
+	struct xrdma_context *ctx = ch->ctx;
+	uint32_t reads = ctx->conf.max_rd_atomic, most = (uint32_t)ctx->attr.max_qp_wr;
+	uint32_t size;
+
+	offer_window(ch);
+	if (reads > (uint32_t)ctx->attr.max_qp_init_rd_atom)
+		reads = (uint32_t)ctx->attr.max_qp_init_rd_atom;
+	size = power_of_two(ch->ours.window + ch->ours.control + reads + XR_SPARE_CONTROL);
+	if (size > most)
+		size = most;
+	xr_flow_queue_init(&ch->flow, size);
+	ch->wqe_mask = power_of_two(size) - 1;
+	ch->wqes = calloc(ch->wqe_mask + 1, sizeof(struct xr_wqe));
+	if (!ch->wqes)
+		return xr_error(-ENOMEM, "out of memory for a channel");
+	/* Heads of messages by position in the send queue, then the probe. */
+	return xr_mem_alloc(ctx->mem, XR_TX,
+			    (size_t)(ch->wqe_mask + 1) * XR_HEAD_STRIDE + XR_PROBE_BYTES,
+			    &ch->heads);
+}
+
+static int create(struct xrdma_channel *ch, uint32_t receives)
+{
+	struct xrdma_context *ctx = ch->ctx;
+	struct ibv_qp_init_attr attr = {
+		.send_cq = ctx->cq,
+		.recv_cq = ctx->cq,
+		.srq = ch->rq->srq,
+		.cap = {.max_send_wr = ch->flow.size,
+			.max_recv_wr = ch->rq->srq ? 0 : receives,
+			.max_send_sge = 2,
+			.max_recv_sge = 1,
+			.max_inline_data = ctx->conf.max_inline},
+		.qp_type = IBV_QPT_RC,
+	};
+
+	ch->qp = ibv_create_qp(ctx->pd, &attr);
+	while (!ch->qp && errno == EINVAL && attr.cap.max_inline_data) {
+		/* No attribute tells how much a device can inline. */
+		attr.cap.max_inline_data /= 2;
+		ch->qp = ibv_create_qp(ctx->pd, &attr);
+	}
+	if (!ch->qp)
+		return xr_error(-errno,
+				"device %s makes no queue pair of %u sends and %u receives: %s",
+				ctx->device, ch->flow.size, receives, strerror(errno));
+	ctx->stats.qps++;
+	ch->max_inline = ctx->conf.max_inline < attr.cap.max_inline_data ? ctx->conf.max_inline
+									: attr.cap.max_inline_data;
+	ch->own_rq.qp = ch->qp;
+	return 0;
+}
+
+static int to_init(struct xrdma_channel *ch)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = (uint8_t)ch->ctx->port,
+		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
+	};
+	int ret = ibv_modify_qp(ch->qp, &attr,
+				IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					IBV_QP_ACCESS_FLAGS);
+
+	return ret ? xr_error(-ret, "queue pair to INIT: %s", strerror(ret)) : 0;
+}
+
+int xr_qp_new(struct xrdma_channel *ch)
+{
+	struct xrdma_context *ctx = ch->ctx;
+	uint32_t receives;
+	int ret;
+
+	ch->rq = shared(ctx) ? &ctx->srq : &ch->own_rq;
+	ret = size_queues(ch);
+	if (ret)
+		return ret;
+	receives = ch->ours.window + ch->ours.control;
+	ret = xr_cq_promise(ctx, (int32_t)receives + 1); /* and the beacon */
+	if (ret)
+		return ret;
+	ch->cq_promised = receives + 1;
+	if (ch->rq == &ch->own_rq) {
+		ret = xr_rq_init(&ch->own_rq, ctx, receives, (uint64_t)XR_WR_RECV << 62);
+		if (ret)
+			return ret;
+		ch->own_rq.id_base |= (uint64_t)ch->handle << 32;
+	}
+	ret = create(ch, receives);
+	if (!ret)
+		ret = to_init(ch);
+	if (ret)
+		return ret;
+	if (ch->rq == &ctx->srq)
+		HASH_ADD(by_qpn, ctx->by_qpn, qp->qp_num, sizeof(uint32_t), ch);
+	ret = xr_rq_promise(ch->rq, receives);
+	if (!ret)
+		ch->rx_promised = receives;
+	return ret;
+}
+
+static int to_rtr(struct xrdma_channel *ch, uint32_t gid_index)
+{
+	const struct xr_conf *conf = &ch->ctx->conf;
+	const struct xr_hello *peer = &ch->theirs;
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_256,
+		.dest_qp_num = peer->qpn,
+		.rq_psn = peer->psn,
+		.max_dest_rd_atomic = ch->agreed.reads_in,
+		.min_rnr_timer = (uint8_t)conf->min_rnr_timer,
+		.ah_attr = {.is_global = 1,
+			    .port_num = (uint8_t)ch->ctx->port,
+			    .grh = {.sgid_index = (uint8_t)gid_index,
+				    .hop_limit = (uint8_t)conf->hop_limit,
+				    .traffic_class = (uint8_t)conf->traffic_class}},
+	};
+	int ret;
+
+	while (128U << attr.path_mtu < ch->agreed.mtu)
+		attr.path_mtu++;
+	memcpy(&attr.ah_attr.grh.dgid, &peer->gid, sizeof(attr.ah_attr.grh.dgid));
+	ret = ibv_modify_qp(ch->qp, &attr,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				    IBV_QP_MIN_RNR_TIMER);
+	return ret ? xr_error(-ret, "queue pair to RTR: %s", strerror(ret)) : 0;
+}
+
+int xr_qp_connect(struct xrdma_channel *ch, uint32_t gid_index)
+{
+	const struct xr_conf *conf = &ch->ctx->conf;
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS,
+		.timeout = (uint8_t)conf->timeout,
+		.retry_cnt = (uint8_t)conf->retry_cnt,
+		.rnr_retry = (uint8_t)conf->rnr_retry,
+		.sq_psn = ch->psn,
+		.max_rd_atomic = ch->agreed.reads_out,
+	};
+	int ret = to_rtr(ch, gid_index);
+
+	if (ret)
+		return ret;
+	ret = ibv_modify_qp(ch->qp, &attr,
+			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	return ret ? xr_error(-ret, "queue pair to RTS: %s", strerror(ret)) : 0;
+}
+
+void xr_qp_error(struct xrdma_channel *ch)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+	if (ch->rq == &ch->own_rq)
+		ch->own_rq.stopped = true;
+	if (ch->qp)
+		(void)ibv_modify_qp(ch->qp, &attr, IBV_QP_STATE); /* it may be there already */
+}
+
+void xr_qp_free(struct xrdma_channel *ch)
+{
+	struct xrdma_context *ctx = ch->ctx;
+
+	if (ctx->batch.rq == &ch->own_rq)
+		xr_rq_flush(ctx);
+	if (ch->qp) {
+		if (ch->rq == &ctx->srq) {
+			HASH_DELETE(by_qpn, ctx->by_qpn, ch);
+			xr_rq_withdraw(&ctx->srq, ch->rx_promised);
+		}
+		(void)ibv_destroy_qp(ch->qp);
+		ch->qp = NULL;
+		ctx->stats.qps--;
+	}
+	xr_channel_drop_posted(ch);
+	if (ch->own_rq.slots)
+		xr_rq_fini(&ch->own_rq);
+	xr_cq_promise(ctx, -(int32_t)ch->cq_promised);
+	ch->cq_promised = 0;
+	free(ch->wqes);
+	ch->wqes = NULL;
+	if (ch->heads.addr)
+		xr_mem_release(ctx->mem, &ch->heads);
+	ch->heads.addr = NULL;
+}
+
+int xr_wc_status(struct xrdma_context *ctx, enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_SUCCESS:
+		return 0;
+	case IBV_WC_REM_ACCESS_ERR:
+		ctx->stats.wc_access++;
+		return -EACCES;
+	case IBV_WC_RETRY_EXC_ERR:
+		ctx->stats.wc_silent++;
+		return -ETIMEDOUT;
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		ctx->stats.wc_rnr++;
+		return -ENOBUFS;
+	case IBV_WC_WR_FLUSH_ERR:
+		ctx->stats.wc_flushed++;
+		return -ECONNRESET;
+	default:
+		ctx->stats.wc_other++;
+		return -EIO;
+	}
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* M9, M10: the window and the sharing of the send queue, seen from outside. */
+#include "rig.h"
+
+#include <errno.h>
+
+/* Requests that RNR would show in. */
+static void assert_no_rnr(const struct rig *r)
+{
+	for (unsigned i = 0; i < RIG_SIDES; i++)
+		assert_int_equal(rig_stat(r->side[i].ctx, "wc_rnr"), 0);
+}
+
+/* The receiver's thread is busy: its window closes, the sender's queue fills, nothing breaks. */
+static void m9_slow_receiver(void **state)
+{
+	struct xrdma_msg *m;
+	struct rig r;
+	unsigned n;
+
+	rig_open(&r, "queue_depth=100");
+	rig_connect(&r);
+	r.stalled[RIG_SERVER] = true;
+	for (n = 0;; n++) {
+		m = rig_msg(r.side[RIG_CLIENT].ch, 64, n);
+		if (xrdma_send_msg(r.side[RIG_CLIENT].ch, m))
+			break;
+	}
+	assert_int_equal(n, 64 + 100); /* the window and the queue */
+	rig_poll_for(&r, 50);
+	assert_int_equal(xrdma_send_msg(r.side[RIG_CLIENT].ch, m), -EAGAIN);
+	assert_int_equal(rig_stat(r.side[RIG_CLIENT].ctx, "msgs_sent"), 64);
+	r.stalled[RIG_SERVER] = false;
+	for (unsigned i = 0; i < n; i++)
+		rig_expect(&r, RIG_SERVER, 64, i);
+	assert_int_equal(xrdma_send_msg(r.side[RIG_CLIENT].ch, m), 0);
+	rig_expect(&r, RIG_SERVER, 64, n);
+	assert_no_rnr(&r);
+	rig_close(&r);
+}
+
+/* The application keeps what it gets, until receive memory is spent: the acknowledgement waits. */
+static void m9_hoarding_application(void **state)
+{
+	enum { N = 3000 };
+	struct rig r;
+
+	rig_open_each(&r, NULL, "rx_budget_bytes=4M");
+	rig_connect(&r);
+	for (unsigned i = 0; i < N; i++)
+		rig_send(r.side[RIG_CLIENT].ch, 4000, i);
+	rig_poll_for(&r, 100);
+	assert_in_range(r.side[RIG_SERVER].n_msgs, 500, 1100); /* about 4 MiB of them */
+	assert_true(rig_stat(r.side[RIG_SERVER].ctx, "rx_starved") > 0);
+	for (unsigned i = 0; i < N; i++) {
+		struct rig_side *s = &r.side[RIG_SERVER];
+
+		rig_until(&r, s->n_msgs > i);
+		assert_true(rig_is(s->msgs[i], 4000, i));
+		xrdma_msg_free(s->msgs[i]);
+	}
+	assert_no_rnr(&r);
+	rig_close(&r);
+}
+
+/* Smallest windows, both full, and nothing that acknowledgements could ride on. */
+static void m9_both_windows_full(void **state)
+{
+	struct rig r;
+
+	rig_open(&r, "window=1 control=4 ack_delay_us=1000000");
+	rig_connect(&r);
+	for (unsigned i = 0; i < 200; i++) {
+		rig_send(r.side[RIG_CLIENT].ch, 10, i);
+		rig_send(r.side[RIG_SERVER].ch, 10, i);
+	}
+	for (unsigned i = 0; i < 200; i++) {
+		rig_expect(&r, RIG_SERVER, 10, i);
+		rig_expect(&r, RIG_CLIENT, 10, i);
+	}
+	assert_true(rig_stat(r.side[RIG_CLIENT].ctx, "acks_sent") > 0);
+	assert_no_rnr(&r);
+	rig_close(&r);
+}
+
+/* Exactly the window and one more (case M07), for several windows. */
+static void m9_window_to_the_message(void **state)
+{
+	static const char *const options[] = {"window=1", "window=2", "window=3", "window=64"};
+	static const unsigned windows[] = {1, 2, 3, 64};
+	struct rig r;
+
+	for (unsigned k = 0; k < 4; k++) {
+		rig_open(&r, options[k]);
+		rig_connect(&r);
+		r.stalled[RIG_SERVER] = true;
+		for (unsigned i = 0; i <= windows[k]; i++)
+			rig_send(r.side[RIG_CLIENT].ch, 8, i);
+		assert_int_equal(rig_stat(r.side[RIG_CLIENT].ctx, "msgs_sent"), windows[k]);
+		r.stalled[RIG_SERVER] = false;
+		for (unsigned i = 0; i <= windows[k]; i++)
+			rig_expect(&r, RIG_SERVER, 8, i);
+		assert_no_rnr(&r);
+		rig_close(&r);
+	}
+}
+
+static unsigned in_flight, moved;
+static bool go_on;
+
+static void keep_reading(struct xrdma_channel *ch, int status, struct xrdma_msg *reply, void *arg)
+{
+	struct xrdma_msg *m;
+
+	in_flight--;
+	moved += status == 0;
+	xrdma_msg_free(reply);
+	if (!go_on || status)
+		return;
+	assert_int_equal(xrdma_msg_new(ch, 4 << 20, &m), 0);
+	assert_int_equal(xrdma_call(ch, m, 0, keep_reading, NULL, NULL), 0);
+	in_flight++;
+}
+
+/* Answers a small request with its bytes, a large one with none: what costs here is moving it. */
+static void answer_quickly(struct xrdma_channel *ch, struct xrdma_msg *msg, struct rig_side *side)
+{
+	struct xrdma_msg *reply;
+
+	if (xrdma_msg_len(msg) <= 4096) {
+		rig_echo(ch, msg, side);
+		return;
+	}
+	assert_int_equal(xrdma_msg_new(ch, 0, &reply), 0);
+	assert_int_equal(xrdma_reply(msg, reply), 0);
+}
+
+/* A channel that moves large messages without pause, and one of small calls beside it. */
+static void m10_fair_between_channels(void **state)
+{
+	struct xrdma_channel *big, *small;
+	struct rig_call c;
+	uint64_t began;
+	struct rig r;
+
+	rig_open(&r, "max_wr=32");
+	r.side[RIG_SERVER].on_msg = answer_quickly;
+	big = rig_connect(&r);
+	small = rig_connect(&r);
+	go_on = true;
+	moved = 0;
+	for (in_flight = 0; in_flight < 8; in_flight++)
+		assert_int_equal(xrdma_call(big, rig_msg(big, 4 << 20, 1), 0, keep_reading, NULL,
+					    NULL),
+				 0);
+	began = rig_now_ms();
+	for (unsigned i = 0; i < 500; i++) {
+		c.ended = false;
+		assert_int_equal(xrdma_call(small, rig_msg(small, 64, i), 0, rig_done, &c, NULL),
+				 0);
+		rig_until(&r, c.ended);
+		assert_true(rig_is(c.reply, 64, i));
+		xrdma_msg_free(c.reply);
+	}
+	/* Behind 64 MiB in flight each would take some ms. */
+	assert_in_range(rig_now_ms() - began, 0, 3000);
+	assert_true(moved > 0);
+	go_on = false;
+	rig_until(&r, in_flight == 0);
+	rig_close(&r);
+}
+
+/* More small channels than work requests that may be outstanding, all sending at once. */
+static void m10_more_channels_than_work_requests(void **state)
+{
+	static struct xrdma_channel *chs[40];
+	struct rig r;
+
+	rig_open(&r, "max_wr=16");
+	for (unsigned i = 0; i < 40; i++)
+		chs[i] = rig_connect(&r);
+	for (unsigned k = 0; k < 20; k++) {
+		for (unsigned i = 0; i < 40; i++)
+			rig_send(chs[i], 100, 0);
+	}
+	for (unsigned i = 0; i < 800; i++)
+		rig_expect(&r, RIG_SERVER, 100, 0);
+	rig_close(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(m9_slow_receiver),
+		cmocka_unit_test(m9_hoarding_application),
+		cmocka_unit_test(m9_both_windows_full),
+		cmocka_unit_test(m9_window_to_the_message),
+		cmocka_unit_test(m10_fair_between_channels),
+		cmocka_unit_test(m10_more_channels_than_work_requests),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

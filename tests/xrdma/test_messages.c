@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* M4, M5, M6: messages one way, of every size, from our memory and from the caller's. */
+#include "rig.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void m4_one_way_in_order(void **state)
+{
+	struct rig r;
+
+	rig_open(&r, NULL);
+	rig_connect(&r);
+	/* A large one among them: those behind it wait for it. */
+	for (unsigned i = 0; i < 1000; i++)
+		rig_send(r.side[RIG_CLIENT].ch, i == 500 ? 3000000 : i, i);
+	for (unsigned i = 0; i < 1000; i++)
+		rig_expect(&r, RIG_SERVER, i == 500 ? 3000000 : i, i);
+	rig_close(&r);
+}
+
+static void m5_sizes(void **state)
+{
+	static const size_t sizes[] = {0,     1,	  63,	    64,	     65,      4095,	4096,
+				       4097,  65535,	  65536,    65537,   1 << 20, (1 << 20) + 1,
+				       3 << 20, (8 << 20) + 1, 64 << 20};
+	struct rig r;
+
+	rig_open(&r, NULL);
+	rig_connect(&r);
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		rig_send(r.side[RIG_CLIENT].ch, sizes[i], i);
+		rig_expect(&r, RIG_SERVER, sizes[i], i);
+		rig_send(r.side[RIG_SERVER].ch, sizes[i], ~i);
+		rig_expect(&r, RIG_CLIENT, sizes[i], ~i);
+	}
+	/* 4,096 bytes still come inside a message; more is read. */
+	assert_int_equal(rig_stat(r.side[RIG_SERVER].ctx, "large_read"), 9);
+	rig_close(&r);
+}
+
+static void m5_large_request_and_large_reply(void **state)
+{
+	static struct rig_call calls[16];
+	struct rig r;
+
+	rig_open(&r, NULL);
+	rig_connect(&r);
+	r.side[RIG_SERVER].on_msg = rig_echo;
+	for (unsigned i = 0; i < 16; i++) {
+		calls[i].ended = false;
+		assert_int_equal(xrdma_call(r.side[RIG_CLIENT].ch,
+					    rig_msg(r.side[RIG_CLIENT].ch, 1000000 + i, i), 0,
+					    rig_done, &calls[i], NULL),
+				 0);
+	}
+	for (unsigned i = 0; i < 16; i++) {
+		rig_until(&r, calls[i].ended);
+		assert_true(rig_is(calls[i].reply, 1000000 + i, i));
+		xrdma_msg_free(calls[i].reply);
+	}
+	rig_close(&r);
+}
+
+static void m5_different_small_bytes(void **state)
+{
+	static const size_t sizes[] = {100, 512, 513, 4096, 5000};
+	struct rig r;
+
+	rig_open_each(&r, "small_bytes=512", "small_bytes=4096");
+	rig_connect(&r);
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		rig_send(r.side[RIG_CLIENT].ch, sizes[i], i);
+		rig_expect(&r, RIG_SERVER, sizes[i], i);
+		rig_send(r.side[RIG_SERVER].ch, sizes[i], i);
+		rig_expect(&r, RIG_CLIENT, sizes[i], i);
+	}
+	assert_int_equal(rig_stat(r.side[RIG_SERVER].ctx, "large_read"), 3);
+	rig_close(&r);
+}
+
+/* Receive memory for three large messages and forty announced: each waits until one is freed. */
+static void m6_receive_budget(void **state)
+{
+	struct rig r;
+
+	rig_open_each(&r, NULL, "rx_budget_bytes=32M");
+	rig_connect(&r);
+	for (unsigned i = 0; i < 40; i++)
+		rig_send(r.side[RIG_CLIENT].ch, 7 << 20, i);
+	for (unsigned i = 0; i < 40; i++)
+		rig_expect(&r, RIG_SERVER, 7 << 20, i);
+	assert_true(rig_stat(r.side[RIG_SERVER].ctx, "rx_starved") > 0);
+	rig_close(&r);
+}
+
+static void released(void *data, size_t len, void *arg)
+{
+	assert_int_equal(len, 100000);
+	++*(unsigned *)arg;
+}
+
+static void m6_callers_own_memory(void **state)
+{
+	struct xrdma_channel *ch;
+	struct xrdma_msg *m;
+	unsigned n_released = 0;
+	uint8_t *own = malloc(100000);
+	struct rig r;
+
+	rig_open(&r, NULL);
+	ch = rig_connect(&r);
+	memset(own, 0x5a, 100000);
+	for (unsigned i = 0; i < 10; i++) {
+		assert_int_equal(xrdma_msg_wrap(ch, own, 100000, released, &n_released, &m), 0);
+		assert_ptr_equal(xrdma_msg_data(m), own);
+		assert_int_equal(xrdma_send_msg(ch, m), 0);
+		rig_until(&r, r.side[RIG_SERVER].n_msgs == 1);
+		assert_memory_equal(xrdma_msg_data(r.side[RIG_SERVER].msgs[0]), own, 100000);
+		xrdma_msg_free(r.side[RIG_SERVER].msgs[0]);
+		r.side[RIG_SERVER].n_msgs = 0;
+		rig_until(&r, n_released == i + 1);
+	}
+	/* One that is freed needs no word. */
+	assert_int_equal(xrdma_msg_wrap(ch, own, 100000, released, &n_released, &m), 0);
+	xrdma_msg_free(m);
+	assert_int_equal(xrdma_forget(r.side[RIG_CLIENT].ctx, own, 100000), 0);
+	assert_int_equal(n_released, 10);
+	free(own);
+	rig_close(&r);
+}
+
+static void bad_parameters(void **state)
+{
+	const struct xrdma_handlers none = {NULL};
+	struct xrdma_channel *ch, *other;
+	struct xrdma_msg *m, *received;
+	struct rig r;
+
+	rig_open(&r, "max_msg=1M");
+	assert_int_equal(xrdma_connect(r.side[0].ctx, r.address, &none, NULL, &ch), -EINVAL);
+	assert_int_equal(xrdma_connect(r.side[0].ctx, "nonsense", &rig_handlers, NULL, &ch),
+			 -EINVAL);
+	assert_int_equal(xrdma_listen(r.side[0].ctx, "nonsense", &rig_handlers, NULL, NULL),
+			 -EINVAL);
+	ch = rig_connect(&r);
+	other = rig_connect(&r);
+	assert_int_equal(xrdma_msg_new(ch, (1 << 20) + 1, &m), -EMSGSIZE);
+	m = rig_msg(ch, 8, 1);
+	assert_int_equal(xrdma_send_msg(other, m), -EINVAL); /* made for another channel */
+	assert_int_equal(xrdma_call(ch, m, 0, NULL, NULL, NULL), -EINVAL);
+	assert_int_equal(xrdma_cancel(ch, 12345), -ENOENT);
+	assert_int_equal(xrdma_send_msg(ch, m), 0);
+	rig_until(&r, r.side[RIG_SERVER].n_msgs == 1);
+	received = r.side[RIG_SERVER].msgs[0];
+	m = rig_msg(r.side[RIG_SERVER].ch, 8, 1);
+	assert_int_equal(xrdma_send_msg(r.side[RIG_SERVER].ch, received), -EINVAL);
+	assert_int_equal(xrdma_reply(received, m), -EINVAL); /* not a request */
+	xrdma_msg_free(m);
+	xrdma_msg_free(received);
+	xrdma_msg_free(NULL);
+	rig_close(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(m4_one_way_in_order),
+		cmocka_unit_test(m5_sizes),
+		cmocka_unit_test(m5_large_request_and_large_reply),
+		cmocka_unit_test(m5_different_small_bytes),
+		cmocka_unit_test(m6_receive_budget),
+		cmocka_unit_test(m6_callers_own_memory),
+		cmocka_unit_test(bad_parameters),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
