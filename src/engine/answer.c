@@ -10,7 +10,7 @@
 /* Receives that the peer may count on; a shared queue promises nothing (IBA 9.7.7.2). */
 static uint8_t credits(const struct urxe_qp *qp)
 {
-	if (qp->srq)
+	if (qp->srq || qp->xrcd)
 		return AETH_CREDIT_INVALID;
 	return aeth_credit_encode(rq_count(&qp->rq));
 }
@@ -32,7 +32,7 @@ static void build_ack(struct urxe_qp *qp, struct urxe_frame *f)
 {
 	struct responder *resp = &qp->resp;
 	struct urxe_pkt pkt = {
-		.opcode = URXE_RC | OP_ACK,
+		.opcode = qp->service | OP_ACK,
 		.dqpn = qp->attr.dest_qp_num,
 		.psn = resp->answer_psn,
 		.syndrome = resp->answer == ANSWER_ACK ? AETH_ACK | credits(qp) : resp->syndrome,
@@ -57,9 +57,9 @@ static bool build_response(struct urxe_qp *qp, struct resource *res, struct urxe
 	uint64_t off = (uint64_t)(uint32_t)psn_diff(res->cur_psn, res->first_psn) * qp->mtu;
 	bool last = psn_add(res->cur_psn, 1) == psn_add(res->first_psn, res->n_psn);
 	struct urxe_pkt pkt = {
-		.opcode =
-			URXE_RC | (res->atomic ? OP_ATOMIC_ACK
-					       : read_opcode(res->cur_psn == res->start_psn, last)),
+		.opcode = qp->service |
+			  (res->atomic ? OP_ATOMIC_ACK
+				       : read_opcode(res->cur_psn == res->start_psn, last)),
 		.dqpn = qp->attr.dest_qp_num,
 		.psn = res->cur_psn,
 		.syndrome = AETH_ACK | credits(qp),
@@ -70,8 +70,9 @@ static bool build_response(struct urxe_qp *qp, struct resource *res, struct urxe
 	frame_begin(qp, f);
 	if (!res->atomic && res->length > 0) {
 		uint32_t len = last ? res->length - (uint32_t)off : qp->mtu;
-		uint8_t *p = mr_remote(qp, qp->pd, res->rkey, res->va + off, len,
-					IBV_ACCESS_REMOTE_READ);
+		uint8_t *p = res->pd ? mr_remote(qp, res->pd, res->rkey, res->va + off, len,
+						 IBV_ACCESS_REMOTE_READ)
+				     : NULL;
 
 		if (!p)
 			return false;

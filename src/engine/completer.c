@@ -14,7 +14,7 @@ enum { MIN_WINDOW = 4, RNR_RETRY_INFINITE = 7, MAX_BACKOFF = 2 };
 static bool is_read_or_atomic(const struct send_wqe *w)
 {
 	return w->opcode == IBV_WR_RDMA_READ || w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	       w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || w->opcode == IBV_WR_ATOMIC_WRITE;
 }
 
 static uint32_t last_psn(const struct send_wqe *w)
@@ -33,7 +33,10 @@ static void fail(struct urxe_qp *qp, enum ibv_wc_status status)
 {
 	if (qp->sq.head != qp->sq.tail)
 		qp_retire_send(qp, status);
-	qp_fail(qp);
+	if (qp->reliable)
+		qp_fail(qp);
+	else
+		qp_fail_sends(qp);
 }
 
 void completer_retire_local(struct urxe_qp *qp)
@@ -236,7 +239,12 @@ static bool response_fits(const struct urxe_qp *qp, const struct send_wqe *w,
 
 	if (op->kind == KIND_ATOMIC_ACK) {
 		*ret_off = 0;
-		return w->opcode != IBV_WR_RDMA_READ;
+		return w->opcode != IBV_WR_RDMA_READ && w->opcode != IBV_WR_ATOMIC_WRITE;
+	}
+	/* An ATOMIC WRITE is answered like a READ of nothing. */
+	if (w->opcode == IBV_WR_ATOMIC_WRITE) {
+		*ret_off = 0;
+		return op->first && op->last && pkt->payload_len == 0;
 	}
 	if (w->opcode != IBV_WR_RDMA_READ)
 		return false;

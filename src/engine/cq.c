@@ -136,7 +136,11 @@ void cq_push(struct urxe_cq *cq, const struct ibv_wc *wc, bool solicited)
 
 void cq_purge(struct urxe_cq *cq, uint32_t qpn)
 {
-	uint32_t keep = cq->head;
+	uint32_t keep;
+
+	if (!cq)
+		return;
+	keep = cq->head;
 
 	for (uint32_t i = cq->head; i != cq->tail; i++) {
 		const struct urxe_cqe *cqe = &cq->ring[i & cq->mask];

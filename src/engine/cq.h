@@ -28,7 +28,7 @@ struct urxe_cq {
 /* Add a completion; a failed or solicited one also fires a CQ armed for those. */
 void cq_push(struct urxe_cq *cq, const struct ibv_wc *wc, bool solicited);
 
-/* Forget the completions of a QP that goes to RESET (IBA 10.3.1.1). */
+/* Forget the completions of a QP that goes to RESET (IBA 10.3.1.1). NULL: XRC has no such CQ. */
 void cq_purge(struct urxe_cq *cq, uint32_t qpn);
 
 #endif

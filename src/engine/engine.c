@@ -3,6 +3,7 @@
 
 #include "engine/mw.h"
 #include "engine/qp.h"
+#include "engine/xrc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ void urxe_limits_default(struct ibv_device_attr *ret_limits)
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
 				    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
 				    IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_MEM_WINDOW |
-				    IBV_DEVICE_MEM_WINDOW_TYPE_2B,
+				    IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC,
 		.max_sge = 16,
 		.max_sge_rd = 16,
 		.max_cq = 65536,
@@ -87,6 +88,7 @@ int urxe_engine_new(const struct urxe_engine_conf *conf, struct urxe_engine **re
 	list_init(&e->ahs);
 	list_init(&e->qps);
 	list_init(&e->mws);
+	list_init(&e->xrcds);
 	*ret_engine = e;
 	return 0;
 }
@@ -101,6 +103,9 @@ void urxe_engine_free(struct urxe_engine *e)
 		urxe_ah_free(container_of(node, struct urxe_ah, node));
 	list_for_each_safe (node, &e->srqs)
 		urxe_srq_free(container_of(node, struct urxe_srq, node));
+	list_for_each_safe (node, &e->xrcds)
+		urxe_xrcd_free(container_of(node, struct urxe_xrcd, node));
+	free(e->xrc_srqs);
 	list_for_each_safe (node, &e->cqs)
 		urxe_cq_free(container_of(node, struct urxe_cq, node));
 	list_for_each_safe (node, &e->mws)
@@ -284,6 +289,11 @@ uint64_t urxe_engine_counter(const struct urxe_engine *e, enum urxe_counter c)
 	return e->counters[c];
 }
 
+static bool has_overrun(const struct urxe_cq *cq)
+{
+	return cq && cq->overrun;
+}
+
 /* QPs of a CQ that has overrun cannot report any more: they end (IBA 11.6.3.1). */
 void engine_settle(struct urxe_engine *e)
 {
@@ -292,7 +302,7 @@ void engine_settle(struct urxe_engine *e)
 		list_for_each (node, &e->qps) {
 			struct urxe_qp *qp = container_of(node, struct urxe_qp, node);
 
-			if ((!qp->send_cq->overrun && !qp->recv_cq->overrun) ||
+			if ((!has_overrun(qp->send_cq) && !has_overrun(qp->recv_cq)) ||
 			    qp->state == IBV_QPS_RESET || qp->state == IBV_QPS_ERR)
 				continue;
 			async_raise(e, &qp->async, IBV_EVENT_QP_FATAL);
@@ -320,22 +330,21 @@ uint64_t urxe_engine_deadline(const struct urxe_engine *e)
 
 /* ---- receive --------------------------------------------------------------------------------- */
 
-static enum urxe_service service_of(enum ibv_qp_type type)
-{
-	return type == IBV_QPT_RC ? URXE_RC : type == IBV_QPT_UC ? URXE_UC : URXE_UD;
-}
-
 /* The QP that listens to this packet, or NULL (IBA 9.6.1). */
 static struct urxe_qp *find_listener(struct urxe_engine *e, const struct urxe_pkt *pkt,
 				     const struct urxe_rx *rx)
 {
 	struct urxe_qp *qp = engine_find_qp(e, pkt->dqpn);
 
-	if (!qp || (pkt->opcode & URXE_SERVICE_MASK) != (int)service_of(qp->type) ||
+	if (!qp || (pkt->opcode & URXE_SERVICE_MASK) != qp->service ||
 	    (pkt->pkey & 0x7fff) != 0x7fff)
 		return NULL;
 	if (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD &&
 	    qp->state != IBV_QPS_SQE)
+		return NULL;
+	/* Of XRC's two kinds one only asks and the other only answers. */
+	if ((qp->type == IBV_QPT_XRC_SEND && !urxe_opcodes[pkt->opcode].response) ||
+	    (qp->type == IBV_QPT_XRC_RECV && urxe_opcodes[pkt->opcode].response))
 		return NULL;
 	/* A connected QP hears its peer only. */
 	if (rx->path && type_is_connected(qp->type) &&

@@ -28,6 +28,7 @@ struct urxe_cq;
 struct urxe_srq;
 struct urxe_qp;
 struct urxe_ah;
+struct urxe_xrcd;
 
 /* ---- engine ---------------------------------------------------------------------------------- */
 
@@ -144,11 +145,23 @@ int urxe_pd_free(struct urxe_pd *pd);
 
 /*
  * Register length bytes at addr, known to peers as iova. The memory must stay mapped until the
- * region is deregistered. -EINVAL: rights that need IBV_ACCESS_LOCAL_WRITE without it, unknown
- * mandatory rights, length over max_mr_size or wrapping; -ENOMEM: max_mr reached.
+ * region is deregistered. On demand, addr NULL and length UINT64_MAX is the whole address space,
+ * for local use only: a peer must not name memory that is not there. -EINVAL: rights that need
+ * IBV_ACCESS_LOCAL_WRITE without it, unknown mandatory rights, length over max_mr_size or wrapping;
+ * -ENOMEM: max_mr reached.
  */
 int urxe_mr_reg(struct urxe_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access,
 		struct urxe_mr **ret_mr);
+
+/*
+ * As ibv_rereg_mr: change what flags (ibv_rereg_mr_flags) say; the keys stay. -EBUSY: a window is
+ * bound to it; else as urxe_mr_reg(). Nothing has changed on failure.
+ */
+int urxe_mr_rereg(struct urxe_mr *mr, int flags, struct urxe_pd *pd, void *addr, uint64_t length,
+		  unsigned access);
+
+/* The memory that an element of a list may read, or write; NULL: its key does not grant it. */
+void *urxe_mr_memory(const struct urxe_pd *pd, const struct ibv_sge *sge, bool write);
 /* -EBUSY: a window is bound to it. */
 int urxe_mr_dereg(struct urxe_mr *mr);
 uint32_t urxe_mr_lkey(const struct urxe_mr *mr);
@@ -211,6 +224,16 @@ void urxe_srq_query(const struct urxe_srq *srq, struct ibv_srq_attr *ret_attr);
 int urxe_srq_post(struct urxe_srq *srq, const struct ibv_recv_wr *wr,
 		  const struct ibv_recv_wr **bad_wr);
 
+/*
+ * XRC: a domain in which every XRC_RECV can reach every SRQ, by its number. The completions of such
+ * an SRQ's receives go to its own CQ.
+ */
+int urxe_xrcd_new(struct urxe_engine *e, struct urxe_xrcd **ret_xrcd);
+int urxe_xrcd_free(struct urxe_xrcd *xrcd);
+int urxe_srq_new_xrc(struct urxe_pd *pd, const struct ibv_srq_attr *attr, struct urxe_xrcd *xrcd,
+		     struct urxe_cq *cq, void *user, struct urxe_srq **ret_srq);
+uint32_t urxe_srq_num(const struct urxe_srq *srq); /* 0: not of XRC */
+
 /* ---- address handles (UD) -------------------------------------------------------------------- */
 
 int urxe_ah_new(struct urxe_pd *pd, const struct urxe_route *route, struct urxe_ah **ret_ah);
@@ -218,13 +241,26 @@ int urxe_ah_free(struct urxe_ah *ah);
 
 /* ---- queue pairs ----------------------------------------------------------------------------- */
 
+/*
+ * Where a QP's work queues lie, if not on the heap. Called while the engine is; returns NULL, or
+ * URXE_MEMORY_DEFAULT to have them on the heap nevertheless.
+ */
+#define URXE_MEMORY_DEFAULT ((void *)-1)
+struct urxe_memory {
+	void *(*alloc)(void *arg, size_t size, size_t alignment);
+	void (*free)(void *arg, void *p);
+	void *arg;
+};
+
 struct urxe_qp_init {
-	enum ibv_qp_type type; /* RC, UC or UD */
-	struct urxe_cq *send_cq;
-	struct urxe_cq *recv_cq;
-	struct urxe_srq *srq; /* or NULL */
+	enum ibv_qp_type type;   /* RC, UC, UD, XRC_SEND or XRC_RECV */
+	struct urxe_cq *send_cq; /* XRC_RECV: none */
+	struct urxe_cq *recv_cq; /* XRC: none */
+	struct urxe_srq *srq;    /* or NULL */
+	struct urxe_xrcd *xrcd;  /* XRC_RECV only; the PD is NULL then */
 	struct ibv_qp_cap cap;
 	bool sq_sig_all;
+	const struct urxe_memory *memory; /* NULL: the heap; outlives the QP */
 	void *user;
 };
 

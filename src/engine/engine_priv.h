@@ -44,7 +44,9 @@ struct urxe_engine {
 	bool cq_overrun;    /* a CQ overran: settle() sends its QPs to ERR */
 	uint64_t counters[URXE_CNT_MAX];
 	uint32_t n_pd, n_cq, n_srq, n_ah, n_qp, n_mw;
-	struct list pds, cqs, srqs, ahs, qps, mws;
+	struct list pds, cqs, srqs, ahs, qps, mws, xrcds;
+	struct urxe_srq **xrc_srqs; /* by number, from 1 */
+	uint32_t n_xrc_srqs;
 	struct qpn_fifo free_qpns;
 	struct qpn_block *blocks[QPN_BLOCKS];
 };

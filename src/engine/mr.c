@@ -8,8 +8,28 @@ enum {
 	ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 		       IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
 		       IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB,
+	ACCESS_BY_PEERS = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			  IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND,
 	ACCESS_NEEDS_LOCAL_WRITE = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
 };
+
+static bool is_implicit(void *addr, uint64_t length, unsigned access)
+{
+	return access & IBV_ACCESS_ON_DEMAND && !addr && length == UINT64_MAX;
+}
+
+static int check(const struct urxe_engine *e, void *addr, uint64_t length, unsigned access)
+{
+	if (access & ~(unsigned)ACCESS_KNOWN)
+		return -EINVAL;
+	if ((access & ACCESS_NEEDS_LOCAL_WRITE) && !(access & IBV_ACCESS_LOCAL_WRITE))
+		return -EINVAL;
+	if (is_implicit(addr, length, access))
+		return access & ACCESS_BY_PEERS ? -EOPNOTSUPP : 0;
+	if (length > e->limits.max_mr_size || (uintptr_t)addr + length < (uintptr_t)addr)
+		return -EINVAL;
+	return 0;
+}
 
 int urxe_mr_reg(struct urxe_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access,
 		struct urxe_mr **ret_mr)
@@ -19,12 +39,9 @@ int urxe_mr_reg(struct urxe_pd *pd, void *addr, uint64_t length, uint64_t iova, 
 	int rc;
 
 	access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
-	if (access & ~(unsigned)ACCESS_KNOWN)
-		return -EINVAL;
-	if ((access & ACCESS_NEEDS_LOCAL_WRITE) && !(access & IBV_ACCESS_LOCAL_WRITE))
-		return -EINVAL;
-	if (length > e->limits.max_mr_size || (uintptr_t)addr + length < (uintptr_t)addr)
-		return -EINVAL;
+	rc = check(e, addr, length, access);
+	if (rc < 0)
+		return rc;
 	if (access & IBV_ACCESS_ZERO_BASED)
 		iova = 0;
 	mr = malloc(sizeof(*mr));
@@ -40,6 +57,38 @@ int urxe_mr_reg(struct urxe_pd *pd, void *addr, uint64_t length, uint64_t iova, 
 	pd->refs++;
 	*ret_mr = mr;
 	return 0;
+}
+
+int urxe_mr_rereg(struct urxe_mr *mr, int flags, struct urxe_pd *pd, void *addr, uint64_t length,
+		  unsigned access)
+{
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+	int rc;
+
+	if (mr->n_windows)
+		return -EBUSY;
+	access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE
+						    : mr->access;
+	rc = check(mr->pd->engine, moves ? addr : mr->base, moves ? length : mr->length, access);
+	if (rc < 0)
+		return rc;
+	mr->access = access;
+	if (moves) {
+		mr->base = addr;
+		mr->length = length;
+		mr->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr;
+	}
+	if (flags & IBV_REREG_MR_CHANGE_PD) {
+		mr->pd->refs--;
+		pd->refs++;
+		mr->pd = pd;
+	}
+	return 0;
+}
+
+void *urxe_mr_memory(const struct urxe_pd *pd, const struct ibv_sge *sge, bool write)
+{
+	return mr_local(pd, sge->lkey, sge->addr, sge->length, write ? IBV_ACCESS_LOCAL_WRITE : 0);
 }
 
 int urxe_mr_dereg(struct urxe_mr *mr)

@@ -28,7 +28,8 @@ static inline uint8_t *mr_at(const struct urxe_mr *mr, uint64_t va, uint64_t len
 
 	if ((mr->access & access) != access || off > mr->length || len > mr->length - off)
 		return NULL;
-	return mr->base + off;
+	return (uint8_t *)((uintptr_t)mr->base +
+			   off); /* of the whole address space, base is NULL */
 }
 
 /*

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 
+enum { WORD_BYTES = 8 };
+
 /* What a work request's opcode means. */
 struct wr_op {
 	bool rc, uc, ud; /* where it may be posted (IBA table 84) */
@@ -14,6 +16,7 @@ struct wr_op {
 	bool atomic;
 	bool reads; /* data comes back */
 	bool local; /* about keys here: nothing is sent */
+	bool word;  /* exactly eight bytes, inline in any QP */
 };
 
 static const struct wr_op wr_ops[] = {
@@ -27,6 +30,7 @@ static const struct wr_op wr_ops[] = {
 	[IBV_WR_LOCAL_INV] = {.rc = true, .uc = true, .local = true},
 	[IBV_WR_BIND_MW] = {.rc = true, .uc = true, .local = true},
 	[IBV_WR_SEND_WITH_INV] = {.rc = true, .needs_recv = true},
+	[IBV_WR_ATOMIC_WRITE] = {.rc = true, .remote = true, .word = true},
 };
 
 static const struct wr_op *find_op(const struct urxe_qp *qp, enum ibv_wr_opcode opcode)
@@ -38,9 +42,12 @@ static const struct wr_op *find_op(const struct urxe_qp *qp, enum ibv_wr_opcode 
 	op = &wr_ops[opcode];
 	switch (qp->type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_XRC_SEND:
 		return op->rc ? op : NULL;
 	case IBV_QPT_UC:
 		return op->uc ? op : NULL;
+	case IBV_QPT_XRC_RECV:
+		return NULL;
 	default:
 		return op->ud ? op : NULL;
 	}
@@ -62,12 +69,14 @@ static int check_length(const struct urxe_qp *qp, const struct wr_op *op,
 			return -EINVAL;
 		length = 8;
 	}
+	if (op->word && (length != WORD_BYTES || wr->wr.rdma.remote_addr % WORD_BYTES))
+		return -EINVAL;
 	if (qp->type == IBV_QPT_UD ? length > qp->mtu : length > MAX_MSG_BYTES)
 		return -EINVAL;
 	if (wr->send_flags & IBV_SEND_INLINE) {
 		if (op->reads)
 			return -EINVAL;
-		if (length > qp->sq.max_inline)
+		if (length > qp->sq.max_inline && !op->word)
 			return -ENOMEM;
 	}
 	*ret_length = (uint32_t)length;
@@ -137,7 +146,7 @@ static int post_one(struct urxe_qp *qp, const struct ibv_send_wr *wr, urxe_resol
 
 	if (!op || wr->num_sge < 0 || (uint32_t)wr->num_sge > sq->max_sge)
 		return -EINVAL;
-	if (op->reads && qp->attr.max_rd_atomic == 0)
+	if ((op->reads || op->word) && qp->attr.max_rd_atomic == 0)
 		return -EINVAL;
 	rc = check_length(qp, op, wr, &length);
 	if (rc < 0)
@@ -155,6 +164,7 @@ static int post_one(struct urxe_qp *qp, const struct ibv_send_wr *wr, urxe_resol
 	w->needs_recv = op->needs_recv;
 	w->length = length;
 	w->imm_be = wr->imm_data;
+	w->remote_srqn = wr->qp_type.xrc.remote_srqn;
 	copy_data(w, wr);
 	sq->tail++;
 	return 0;
@@ -230,7 +240,7 @@ int urxe_qp_post_recv(struct urxe_qp *qp, const struct ibv_recv_wr *wr,
 	int rc = 0;
 
 	for (; wr; wr = wr->next) {
-		if (qp->srq || qp->state == IBV_QPS_RESET)
+		if (qp->srq || type_is_xrc(qp->type) || qp->state == IBV_QPS_RESET)
 			rc = -EINVAL;
 		else
 			rc = rq_post(&qp->rq, wr);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "engine/mw.h"
 #include "engine/qp.h"
+#include "engine/mw.h"
+#include "engine/xrc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,16 +21,19 @@ static bool cap_in_limits(const struct urxe_engine *e, const struct urxe_qp_init
 static int alloc_queues(struct urxe_qp *qp, const struct urxe_qp_init *init)
 {
 	uint32_t recv_sge = init->srq ? init->srq->rq.max_sge : init->cap.max_recv_sge;
+	bool own_rq = !init->srq && !type_is_xrc(init->type);
 
+	if (init->type == IBV_QPT_XRC_RECV)
+		recv_sge = (uint32_t)qp->engine->limits.max_srq_sge;
 	if (sq_init(&qp->sq, init->cap.max_send_wr, init->cap.max_send_sge,
-		    init->cap.max_inline_data) < 0)
+		    init->cap.max_inline_data, init->memory) < 0)
 		return -ENOMEM;
-	if (rq_init(&qp->rq, init->srq ? 0 : init->cap.max_recv_wr, recv_sge) < 0)
+	if (rq_init(&qp->rq, own_rq ? init->cap.max_recv_wr : 0, recv_sge, init->memory) < 0)
 		goto err_sq;
 	qp->resp.wqe = malloc(recv_wqe_size(recv_sge));
 	if (!qp->resp.wqe)
 		goto err_rq;
-	if (init->type == IBV_QPT_RC && qp->engine->limits.max_qp_rd_atom > 0) {
+	if (qp->reliable && qp->engine->limits.max_qp_rd_atom > 0) {
 		qp->resp.res =
 			calloc((size_t)qp->engine->limits.max_qp_rd_atom, sizeof(*qp->resp.res));
 		if (!qp->resp.res)
@@ -54,28 +58,63 @@ static void free_queues(struct urxe_qp *qp)
 	sq_fini(&qp->sq);
 }
 
+/* What a QP keeps from going; an XRC_RECV's SRQs may. */
+static void hold(struct urxe_qp *qp, uint32_t by)
+{
+	if (qp->xrcd) {
+		qp->xrcd->refs += by;
+		return;
+	}
+	qp->pd->refs += by;
+	qp->send_cq->refs += by;
+	if (qp->recv_cq)
+		qp->recv_cq->refs += by;
+	if (qp->srq)
+		qp->srq->refs += by;
+}
+
 static void link_qp(struct urxe_qp *qp)
 {
 	struct urxe_engine *e = qp->engine;
 
 	list_add_tail(&e->qps, &qp->node);
 	e->n_qp++;
-	qp->pd->refs++;
-	qp->send_cq->refs++;
-	qp->recv_cq->refs++;
-	if (qp->srq)
-		qp->srq->refs++;
+	hold(qp, 1);
+}
+
+static const struct kind {
+	enum ibv_qp_type type;
+	uint8_t service;
+	bool reliable;
+	bool send_cq, recv_cq; /* it needs one */
+} kinds[] = {
+	{IBV_QPT_RC, URXE_RC, true, true, true},
+	{IBV_QPT_UC, URXE_UC, false, true, true},
+	{IBV_QPT_UD, URXE_UD, false, true, true},
+	{IBV_QPT_XRC_SEND, URXE_XRC, true, true, false},
+	{IBV_QPT_XRC_RECV, URXE_XRC, true, false, false},
+};
+
+static const struct kind *find_kind(enum ibv_qp_type type)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (kinds[i].type == type)
+			return &kinds[i];
+	}
+	return NULL;
 }
 
 int urxe_qp_new(struct urxe_pd *pd, struct urxe_qp_init *init, struct urxe_qp **ret_qp)
 {
-	struct urxe_engine *e = pd->engine;
+	struct urxe_engine *e = pd ? pd->engine : init->xrcd->engine;
+	const struct kind *kind = find_kind(init->type);
 	struct urxe_qp *qp;
 	int rc;
 
-	if (init->type != IBV_QPT_RC && init->type != IBV_QPT_UC && init->type != IBV_QPT_UD)
+	if (!kind)
 		return -EOPNOTSUPP;
-	if (!init->send_cq || !init->recv_cq || !cap_in_limits(e, init))
+	if ((kind->send_cq && !init->send_cq) || (kind->recv_cq && !init->recv_cq) ||
+	    !kind->send_cq != !pd || !kind->send_cq != !!init->xrcd || !cap_in_limits(e, init))
 		return -EINVAL;
 	if (e->n_qp >= (uint32_t)e->limits.max_qp)
 		return -ENOMEM;
@@ -85,10 +124,13 @@ int urxe_qp_new(struct urxe_pd *pd, struct urxe_qp_init *init, struct urxe_qp **
 	qp->engine = e;
 	qp->pd = pd;
 	qp->type = init->type;
+	qp->service = kind->service;
+	qp->reliable = kind->reliable;
+	qp->xrcd = init->xrcd;
 	qp->sq_sig_all = init->sq_sig_all;
 	qp->send_cq = init->send_cq;
-	qp->recv_cq = init->recv_cq;
-	qp->srq = init->srq;
+	qp->recv_cq = kind->recv_cq ? init->recv_cq : NULL;
+	qp->srq = kind->recv_cq ? init->srq : NULL;
 	list_init(&qp->ready);
 	list_init(&qp->windows);
 	timer_init(&qp->timer);
@@ -130,11 +172,7 @@ int urxe_qp_free(struct urxe_qp *qp)
 	list_del(&qp->node);
 	timer_remove(&e->timers, &qp->timer);
 	e->n_qp--;
-	qp->pd->refs--;
-	qp->send_cq->refs--;
-	qp->recv_cq->refs--;
-	if (qp->srq)
-		qp->srq->refs--;
+	hold(qp, UINT32_MAX);
 	free_queues(qp);
 	free(qp);
 	return 0;
@@ -198,6 +236,8 @@ static enum ibv_wc_opcode wc_opcode(uint8_t wr_opcode)
 		return IBV_WC_COMP_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return IBV_WC_FETCH_ADD;
+	case IBV_WR_ATOMIC_WRITE:
+		return IBV_WC_ATOMIC_WRITE;
 	case IBV_WR_BIND_MW:
 		return IBV_WC_BIND_MW;
 	case IBV_WR_LOCAL_INV:

@@ -58,6 +58,7 @@ struct resource {
 	uint32_t msn;
 	uint64_t va;
 	uint64_t orig;
+	const struct urxe_pd *pd; /* whose rkey it is; NULL: gone */
 	uint32_t rkey;
 	uint32_t length;
 };
@@ -98,6 +99,8 @@ struct urxe_qp {
 	enum ibv_qp_type type;
 	enum ibv_qp_state state;
 	uint32_t qpn;
+	uint8_t service; /* enum urxe_service */
+	bool reliable;   /* RC or XRC */
 	bool sq_sig_all;
 	bool comm_est;           /* reported */
 	bool turn;               /* whose: false the requester's, true the responder's */
@@ -111,6 +114,8 @@ struct urxe_qp {
 	struct responder resp;
 	struct send_queue sq;
 	struct recv_queue rq;
+	/* Of an XRC_RECV all but xrcd come and go with the SRQ that a message names. */
+	struct urxe_xrcd *xrcd;
 	struct urxe_srq *srq;
 	struct urxe_cq *send_cq;
 	struct urxe_cq *recv_cq;
@@ -141,6 +146,10 @@ void qp_reset(struct urxe_qp *qp);
 
 /* Flush what is in the receive queue; not a shared one. */
 void qp_flush_recv(struct urxe_qp *qp);
+
+/* To SQE, which only unreliable services have: sends are flushed, receiving goes on (IBA 10.3.1.6).
+ */
+void qp_fail_sends(struct urxe_qp *qp);
 
 /* To ERR: flush everything in order (IBA 10.3.1.5). Idempotent. */
 void qp_fail(struct urxe_qp *qp);
@@ -191,6 +200,11 @@ static inline void frame_end(struct urxe_frame *f, struct urxe_pkt *pkt)
 	pkt->pkey = 0xffff;
 	pkt->migreq = true;
 	f->hdr_len = (uint8_t)urxe_pkt_build(pkt, f->hdr);
+}
+
+static inline bool type_is_xrc(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
 }
 
 static inline bool type_is_connected(enum ibv_qp_type type)

@@ -15,6 +15,8 @@ enum service {
 	SVC_RC,
 	SVC_UC,
 	SVC_UD,
+	SVC_XRC_SEND,
+	SVC_XRC_RECV,
 	N_SERVICES,
 };
 
@@ -38,50 +40,72 @@ struct transition {
 	(PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |                 \
 	 IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | ACCESS | PKEY |                     \
 	 IBV_QP_MIN_RNR_TIMER | MIG)
+#define INIT_CONNECTED (PKEY | PORT | ACCESS)
+#define INIT                                                                                       \
+	{                                                                                          \
+		[SVC_RC] = INIT_CONNECTED, [SVC_UC] = INIT_CONNECTED,                              \
+		[SVC_UD] = PKEY | PORT | QKEY, [SVC_XRC_SEND] = INIT_CONNECTED,                    \
+		[SVC_XRC_RECV] = INIT_CONNECTED,                                                   \
+	}
 #define IN_RTS                                                                                     \
 	{                                                                                          \
 		[SVC_RC] = ACCESS | IBV_QP_MIN_RNR_TIMER | MIG, [SVC_UC] = ACCESS | MIG,           \
-		[SVC_UD] = QKEY                                                                    \
+		[SVC_UD] = QKEY, [SVC_XRC_SEND] = ACCESS | MIG,                                    \
+		[SVC_XRC_RECV] = ACCESS | IBV_QP_MIN_RNR_TIMER | MIG,                              \
 	}
+#define NOTIFY IBV_QP_EN_SQD_ASYNC_NOTIFY
 
 /* Every state may go to RESET and ERR; those two are not in the table. */
 static const struct transition transitions[N_STATES][N_STATES] = {
-	[IBV_QPS_RESET][IBV_QPS_INIT] = {.valid = true,
-					 .required = {[SVC_RC] = PKEY | PORT | ACCESS,
-						      [SVC_UC] = PKEY | PORT | ACCESS,
-						      [SVC_UD] = PKEY | PORT | QKEY}},
-	[IBV_QPS_INIT][IBV_QPS_INIT] = {.valid = true,
-					.optional = {[SVC_RC] = PKEY | PORT | ACCESS,
-						     [SVC_UC] = PKEY | PORT | ACCESS,
-						     [SVC_UD] = PKEY | PORT | QKEY}},
+	[IBV_QPS_RESET][IBV_QPS_INIT] = {.valid = true, .required = INIT},
+	[IBV_QPS_INIT][IBV_QPS_INIT] = {.valid = true, .optional = INIT},
 	[IBV_QPS_INIT][IBV_QPS_RTR] = {.valid = true,
-				       .required = {[SVC_RC] = RTR_RC, [SVC_UC] = RTR_UC},
+				       .required = {[SVC_RC] = RTR_RC,
+						    [SVC_UC] = RTR_UC,
+						    [SVC_XRC_SEND] = RTR_UC,
+						    [SVC_XRC_RECV] = RTR_RC},
 				       .optional = {[SVC_RC] = ACCESS | PKEY,
 						    [SVC_UC] = ACCESS | PKEY,
-						    [SVC_UD] = PKEY | QKEY}},
-	[IBV_QPS_RTR][IBV_QPS_RTS] =
-		{.valid = true,
-		 .required =
-			 {[SVC_RC] = RTS_RC, [SVC_UC] = IBV_QP_SQ_PSN, [SVC_UD] = IBV_QP_SQ_PSN},
-		 .optional = IN_RTS},
+						    [SVC_UD] = PKEY | QKEY,
+						    [SVC_XRC_SEND] = ACCESS | PKEY,
+						    [SVC_XRC_RECV] = ACCESS | PKEY}},
+	[IBV_QPS_RTR][IBV_QPS_RTS] = {.valid = true,
+				      .required =
+					      {[SVC_RC] = RTS_RC,
+					       [SVC_UC] = IBV_QP_SQ_PSN,
+					       [SVC_UD] = IBV_QP_SQ_PSN,
+					       [SVC_XRC_SEND] = RTS_RC,
+					       [SVC_XRC_RECV] = IBV_QP_SQ_PSN | IBV_QP_TIMEOUT},
+				      .optional = IN_RTS},
 	[IBV_QPS_RTS][IBV_QPS_RTS] = {.valid = true, .optional = IN_RTS},
 	[IBV_QPS_RTS][IBV_QPS_SQD] = {.valid = true,
-				      .optional = {IBV_QP_EN_SQD_ASYNC_NOTIFY,
-						   IBV_QP_EN_SQD_ASYNC_NOTIFY,
-						   IBV_QP_EN_SQD_ASYNC_NOTIFY}},
+				      .optional = {NOTIFY, NOTIFY, NOTIFY, NOTIFY, NOTIFY}},
 	[IBV_QPS_SQD][IBV_QPS_RTS] = {.valid = true, .optional = IN_RTS},
 	[IBV_QPS_SQD][IBV_QPS_SQD] =
 		{.valid = true,
 		 .optional = {[SVC_RC] = SQD_RC,
 			      [SVC_UC] = IBV_QP_AV | ACCESS | PKEY | MIG,
-			      [SVC_UD] = PKEY | QKEY}},
+			      [SVC_UD] = PKEY | QKEY,
+			      [SVC_XRC_SEND] = SQD_RC,
+			      [SVC_XRC_RECV] = SQD_RC}},
 	[IBV_QPS_SQE][IBV_QPS_RTS] = {.valid = true,
 				      .optional = {[SVC_UC] = ACCESS, [SVC_UD] = QKEY}},
 };
 
 static enum service service_of(enum ibv_qp_type type)
 {
-	return type == IBV_QPT_RC ? SVC_RC : type == IBV_QPT_UC ? SVC_UC : SVC_UD;
+	switch (type) {
+	case IBV_QPT_RC:
+		return SVC_RC;
+	case IBV_QPT_UC:
+		return SVC_UC;
+	case IBV_QPT_XRC_SEND:
+		return SVC_XRC_SEND;
+	case IBV_QPT_XRC_RECV:
+		return SVC_XRC_RECV;
+	default:
+		return SVC_UD;
+	}
 }
 
 static bool transition_allowed(const struct urxe_qp *qp, enum ibv_qp_state to, int mask)
@@ -230,6 +254,13 @@ void qp_flush_recv(struct urxe_qp *qp)
 		qp_complete_recv(qp, &wc, true);
 	while (!qp->srq && qp_take_recv(qp))
 		qp_complete_recv(qp, &wc, true);
+}
+
+void qp_fail_sends(struct urxe_qp *qp)
+{
+	qp->state = IBV_QPS_SQE;
+	while (qp->sq.head != qp->sq.tail)
+		qp_retire_send(qp, IBV_WC_WR_FLUSH_ERR);
 }
 
 void qp_fail(struct urxe_qp *qp)

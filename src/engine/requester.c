@@ -38,7 +38,7 @@ void requester_restart_timer(struct urxe_qp *qp, uint64_t now)
 
 	if (qp->req.rnr_wait)
 		return;
-	if (!outstanding || qp->attr.timeout == 0 || qp->type != IBV_QPT_RC)
+	if (!outstanding || qp->attr.timeout == 0 || !qp->reliable)
 		timer_off(&qp->timer);
 	else
 		timer_set(&qp->engine->timers, &qp->timer, now + requester_timeout_ns(qp));
@@ -67,7 +67,7 @@ static bool may_begin(struct urxe_qp *qp, struct send_wqe *w)
 
 	if (qp->state != IBV_QPS_RTS)
 		return false;
-	if (qp->type != IBV_QPT_RC)
+	if (!qp->reliable)
 		return true;
 	/* Fence: READs and ATOMICs before it must be done (IBA 10.8.3.3). */
 	if (w->fence && req->rd_out > 0)
@@ -187,7 +187,7 @@ static uint32_t build_read(struct urxe_qp *qp, const struct send_wqe *w, uint32_
 		n = w->n_psn - done;
 	if (req->rd_out >= qp->attr.max_rd_atomic || (n > room(req) && req->psn != req->una))
 		return 0;
-	pkt->opcode = URXE_RC | OP_READ_REQ;
+	pkt->opcode = qp->service | OP_READ_REQ;
 	pkt->ack_req = true;
 	pkt->va = w->rc.va + off;
 	pkt->rkey = w->rc.rkey;
@@ -204,12 +204,26 @@ static uint32_t build_atomic(struct urxe_qp *qp, const struct send_wqe *w, struc
 
 	if (qp->req.rd_out >= qp->attr.max_rd_atomic)
 		return 0;
-	pkt->opcode = URXE_RC | (swap ? OP_CMP_SWAP : OP_FETCH_ADD);
+	pkt->opcode = qp->service | (swap ? OP_CMP_SWAP : OP_FETCH_ADD);
 	pkt->ack_req = true;
 	pkt->va = w->rc.va;
 	pkt->rkey = w->rc.rkey;
 	pkt->swap_add = swap ? w->rc.swap : w->rc.compare_add;
 	pkt->compare = swap ? w->rc.compare_add : 0;
+	qp->req.rd_out++;
+	return 1;
+}
+
+static uint32_t build_atomic_write(struct urxe_qp *qp, const struct send_wqe *w,
+				   struct urxe_pkt *pkt, struct urxe_frame *f)
+{
+	if (qp->req.rd_out >= qp->attr.max_rd_atomic || !gather(qp, w, 0, w->length, f))
+		return 0;
+	pkt->opcode = qp->service | OP_ATOMIC_WRITE;
+	pkt->ack_req = true;
+	pkt->va = w->rc.va;
+	pkt->rkey = w->rc.rkey;
+	pkt->dma_len = w->length;
 	qp->req.rd_out++;
 	return 1;
 }
@@ -221,14 +235,13 @@ static uint32_t build_message(struct urxe_qp *qp, const struct send_wqe *w, uint
 	uint32_t left = w->length - (uint32_t)off;
 	bool last = done + 1 == w->n_psn;
 	bool write = w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	uint8_t service = qp->type == IBV_QPT_RC ? URXE_RC : URXE_UC;
 
 	if (!gather(qp, w, (uint32_t)off, last ? left : qp->mtu, f))
 		return 0;
-	pkt->opcode = service |
+	pkt->opcode = qp->service |
 		      (write ? write_opcode(w, done == 0, last) : send_opcode(w, done == 0, last));
 	pkt->se = last && w->solicited;
-	pkt->ack_req = qp->type == IBV_QPT_RC &&
+	pkt->ack_req = qp->reliable &&
 		       (last || done % ACK_STRIDE == ACK_STRIDE - 1 || room(&qp->req) == 1);
 	pkt->imm_be = w->imm_be;
 	pkt->inv_rkey = w->imm_be;
@@ -272,6 +285,8 @@ static uint32_t build(struct urxe_qp *qp, const struct send_wqe *w, struct urxe_
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return build_atomic(qp, w, pkt);
+	case IBV_WR_ATOMIC_WRITE:
+		return build_atomic_write(qp, w, pkt, f);
 	default:
 		return build_message(qp, w, done, pkt, f);
 	}
@@ -290,7 +305,7 @@ static void sent(struct urxe_qp *qp, const struct send_wqe *w, uint32_t n, uint6
 		req->high = req->psn;
 	if (req->psn == psn_add(w->first_psn, w->n_psn))
 		qp->sq.cur++;
-	if (qp->type != IBV_QPT_RC) {
+	if (!qp->reliable) {
 		req->una = req->psn;
 		/* Unacknowledged services complete when the last packet has left. */
 		while (qp->sq.head != qp->sq.cur)
@@ -328,7 +343,8 @@ bool requester_pull(struct urxe_qp *qp, uint64_t now, struct urxe_frame *f)
 			return false;
 	} while (w->n_psn == 0 && pass_local(qp, now));
 	frame_begin(qp, f);
-	pkt = (struct urxe_pkt){.dqpn = qp->attr.dest_qp_num, .psn = req->psn};
+	pkt = (struct urxe_pkt){
+		.dqpn = qp->attr.dest_qp_num, .psn = req->psn, .srqn = w->remote_srqn};
 	n = build(qp, w, &pkt, f);
 	if (n == 0)
 		return false;

@@ -6,6 +6,7 @@
 #include "engine/mr.h"
 #include "engine/mw.h"
 #include "engine/qp.h"
+#include "engine/xrc.h"
 #include "wire/aeth.h"
 
 #include <string.h>
@@ -61,12 +62,21 @@ static enum verdict check_psn(struct urxe_qp *qp, const struct urxe_pkt *pkt)
 		resp->nak_sent = false;
 		return OK;
 	}
-	if (qp->type == IBV_QPT_RC)
+	if (qp->reliable)
 		return diff < 0 ? DUPLICATE : OUT_OF_SEQ;
 	/* UC: a lost packet costs its message; the next one starts afresh (IBA 9.8.3.1). */
 	resp->kind = KIND_NONE;
 	resp->psn = pkt->psn;
 	return urxe_opcodes[pkt->opcode].first ? OK : DROP;
+}
+
+/* XRC: a message goes to the SRQ that its first packet names (IBA A14.5.3). */
+static enum verdict check_srq(struct urxe_qp *qp, const struct urxe_opcode *op,
+			      const struct urxe_pkt *pkt)
+{
+	if (!qp->xrcd || !op->first || qp->resp.kind != KIND_NONE || xrc_adopt(qp, pkt->srqn))
+		return OK;
+	return BAD_OPCODE;
 }
 
 static enum verdict check_sequence(struct urxe_qp *qp, const struct urxe_opcode *op)
@@ -75,7 +85,7 @@ static enum verdict check_sequence(struct urxe_qp *qp, const struct urxe_opcode 
 
 	if (op->first ? kind == KIND_NONE : kind == op->kind)
 		return OK;
-	if (qp->type == IBV_QPT_RC)
+	if (qp->reliable)
 		return BAD_SEQUENCE;
 	qp->resp.kind = KIND_NONE;
 	return op->first ? OK : DROP;
@@ -90,6 +100,8 @@ static unsigned right_of(enum urxe_kind kind)
 		return IBV_ACCESS_REMOTE_READ;
 	case KIND_ATOMIC:
 		return IBV_ACCESS_REMOTE_ATOMIC;
+	case KIND_ATOMIC_WRITE:
+		return IBV_ACCESS_REMOTE_WRITE;
 	default:
 		return 0;
 	}
@@ -100,8 +112,14 @@ static enum verdict check_opcode(struct urxe_qp *qp, const struct urxe_opcode *o
 	unsigned right = right_of(op->kind);
 
 	if ((qp->attr.qp_access_flags & right) != right)
-		return qp->type == IBV_QPT_RC ? BAD_OPCODE : DROP;
+		return qp->reliable ? BAD_OPCODE : DROP;
 	return OK;
+}
+
+/* It is answered with something, which is kept. */
+static bool needs_resource(const struct urxe_opcode *op)
+{
+	return op->kind == KIND_READ || op->kind == KIND_ATOMIC || op->kind == KIND_ATOMIC_WRITE;
 }
 
 static bool needs_recv(const struct urxe_opcode *op)
@@ -113,13 +131,13 @@ static enum verdict check_resources(struct urxe_qp *qp, const struct urxe_opcode
 {
 	struct responder *resp = &qp->resp;
 
-	if (op->kind == KIND_READ || op->kind == KIND_ATOMIC) {
+	if (needs_resource(op)) {
 		const struct resource *res = &resp->res[resp->next_res];
 
 		return resp->n_res == 0 || (res->pending && !res->answered) ? NO_RESOURCE : OK;
 	}
 	if (needs_recv(op) && !resp->have_wqe && !qp_take_recv(qp))
-		return qp->type == IBV_QPT_RC ? NO_RECV : DROP;
+		return qp->reliable ? NO_RECV : DROP;
 	return OK;
 }
 
@@ -145,9 +163,11 @@ static enum verdict check_length(struct urxe_qp *qp, const struct urxe_opcode *o
 		}
 	} else if (op->kind == KIND_READ) {
 		ok = pkt->dma_len <= MAX_MSG_BYTES;
+	} else if (op->kind == KIND_ATOMIC_WRITE) {
+		ok = pkt->dma_len == 8 && pkt->payload_len == 8;
 	}
 	if (!ok)
-		return qp->type == IBV_QPT_RC ? BAD_LENGTH : DROP;
+		return qp->reliable ? BAD_LENGTH : DROP;
 	if (op->kind == KIND_SEND && total > qp->resp.wqe->length)
 		return RECV_TOO_SMALL;
 	return OK;
@@ -157,7 +177,7 @@ static enum verdict check_access(struct urxe_qp *qp, const struct urxe_opcode *o
 				 const struct urxe_pkt *pkt)
 {
 	struct responder *resp = &qp->resp;
-	enum verdict refused = qp->type == IBV_QPT_RC ? REMOTE_ACCESS : DROP;
+	enum verdict refused = qp->reliable ? REMOTE_ACCESS : DROP;
 	uint32_t len = op->kind == KIND_ATOMIC ? 8 : pkt->dma_len;
 
 	if (op->kind == KIND_SEND) {
@@ -172,11 +192,10 @@ static enum verdict check_access(struct urxe_qp *qp, const struct urxe_opcode *o
 						 pkt->payload_len, IBV_ACCESS_REMOTE_WRITE)
 			       ? OK
 			       : refused;
-	if (op->kind == KIND_ATOMIC && pkt->va % 8 != 0)
+	if ((op->kind == KIND_ATOMIC || op->kind == KIND_ATOMIC_WRITE) && pkt->va % 8 != 0)
 		return MISALIGNED;
 	/* A request for no bytes touches no memory: key and address are not looked at (C9-88). */
-	if (len > 0 &&
-	    !mr_remote(qp, qp->pd, pkt->rkey, pkt->va, len, right_of(op->kind)))
+	if (len > 0 && !mr_remote(qp, qp->pd, pkt->rkey, pkt->va, len, right_of(op->kind)))
 		return refused;
 	return OK;
 }
@@ -250,6 +269,7 @@ static struct resource *take_resource(struct urxe_qp *qp, const struct urxe_pkt 
 		.start_psn = pkt->psn,
 		.cur_psn = pkt->psn,
 		.va = pkt->va,
+		.pd = qp->pd,
 		.rkey = pkt->rkey,
 		.length = atomic ? 8 : pkt->dma_len,
 	};
@@ -272,6 +292,17 @@ static uint64_t atomic_execute(uint64_t *mem, const struct urxe_opcode *op,
 	return old;
 }
 
+/* One store of all eight bytes; the answer is a READ response without any. */
+static void execute_atomic_write(struct urxe_qp *qp, const struct urxe_pkt *pkt)
+{
+	uint64_t value, *mem = (uint64_t *)(void *)mr_remote(qp, qp->pd, pkt->rkey, pkt->va, 8,
+							     IBV_ACCESS_REMOTE_WRITE);
+
+	memcpy(&value, pkt->payload, sizeof(value));
+	__atomic_store_n(mem, value, __ATOMIC_SEQ_CST);
+	take_resource(qp, pkt, false)->length = 0;
+}
+
 static void execute(struct urxe_qp *qp, const struct urxe_opcode *op, const struct urxe_pkt *pkt)
 {
 	switch (op->kind) {
@@ -279,10 +310,13 @@ static void execute(struct urxe_qp *qp, const struct urxe_opcode *op, const stru
 		take_resource(qp, pkt, false);
 		break;
 	case KIND_ATOMIC:
-		take_resource(qp, pkt, true)->orig = atomic_execute(
-			(uint64_t *)(void *)mr_remote(qp, qp->pd, pkt->rkey, pkt->va, 8,
-						      IBV_ACCESS_REMOTE_ATOMIC),
-			op, pkt);
+		take_resource(qp, pkt, true)->orig =
+			atomic_execute((uint64_t *)(void *)mr_remote(qp, qp->pd, pkt->rkey, pkt->va,
+								     8, IBV_ACCESS_REMOTE_ATOMIC),
+				       op, pkt);
+		break;
+	case KIND_ATOMIC_WRITE:
+		execute_atomic_write(qp, pkt);
 		break;
 	default:
 		execute_message(qp, op, pkt);
@@ -330,6 +364,19 @@ static bool repeat_read(struct urxe_qp *qp, const struct urxe_pkt *pkt, struct r
 	return true;
 }
 
+static bool may_repeat(struct urxe_qp *qp, const struct urxe_opcode *op, const struct urxe_pkt *pkt,
+		       struct resource *res)
+{
+	switch (op->kind) {
+	case KIND_ATOMIC:
+		return res->atomic;
+	case KIND_ATOMIC_WRITE:
+		return !res->atomic && res->length == 0;
+	default:
+		return repeat_read(qp, pkt, res);
+	}
+}
+
 static void repeat(struct urxe_qp *qp, const struct urxe_opcode *op, const struct urxe_pkt *pkt)
 {
 	struct responder *resp = &qp->resp;
@@ -343,7 +390,7 @@ static void repeat(struct urxe_qp *qp, const struct urxe_opcode *op, const struc
 		return;
 	}
 	res = find_resource(resp, pkt->psn);
-	if (!res || (op->kind == KIND_ATOMIC ? !res->atomic : !repeat_read(qp, pkt, res)))
+	if (!res || !may_repeat(qp, op, pkt, res))
 		return;
 	if (!res->pending)
 		resp->n_pending++;
@@ -358,7 +405,7 @@ static void fault(struct urxe_qp *qp, enum verdict verdict, const struct urxe_pk
 	const struct fault *f = &faults[verdict];
 	struct ibv_wc wc = {.status = f->wc_status};
 
-	if (qp->type == IBV_QPT_RC)
+	if (qp->reliable)
 		answer(qp, ANSWER_NAK, pkt->psn, f->syndrome);
 	if (qp->resp.have_wqe)
 		qp_complete_recv(qp, &wc, true);
@@ -404,9 +451,9 @@ static enum verdict check(struct urxe_qp *qp, const struct urxe_opcode *op,
 {
 	enum verdict v;
 
-	if ((v = check_psn(qp, pkt)) != OK || (v = check_sequence(qp, op)) != OK ||
-	    (v = check_opcode(qp, op)) != OK || (v = check_resources(qp, op)) != OK ||
-	    (v = check_length(qp, op, pkt)) != OK)
+	if ((v = check_psn(qp, pkt)) != OK || (v = check_srq(qp, op, pkt)) != OK ||
+	    (v = check_sequence(qp, op)) != OK || (v = check_opcode(qp, op)) != OK ||
+	    (v = check_resources(qp, op)) != OK || (v = check_length(qp, op, pkt)) != OK)
 		return v;
 	return check_access(qp, op, pkt);
 }
@@ -421,9 +468,9 @@ void responder_rx(struct urxe_qp *qp, const struct urxe_pkt *pkt)
 		return;
 	}
 	execute(qp, op, pkt);
-	if (qp->type != IBV_QPT_RC)
+	if (!qp->reliable)
 		return;
-	if (op->kind == KIND_READ || op->kind == KIND_ATOMIC)
+	if (needs_resource(op))
 		qp_ready(qp);
 	else if (pkt->ack_req)
 		answer(qp, ANSWER_ACK, pkt->psn, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "engine/wq.h"
+#include "engine/xrc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ int urxe_srq_new(struct urxe_pd *pd, const struct ibv_srq_attr *attr, void *user
 	srq = calloc(1, sizeof(*srq));
 	if (!srq)
 		return -ENOMEM;
-	if (rq_init(&srq->rq, attr->max_wr, attr->max_sge) < 0) {
+	if (rq_init(&srq->rq, attr->max_wr, attr->max_sge, NULL) < 0) {
 		free(srq);
 		return -ENOMEM;
 	}
@@ -43,6 +43,7 @@ int urxe_srq_free(struct urxe_srq *srq)
 		return 0;
 	if (srq->refs)
 		return -EBUSY;
+	xrc_forget(srq);
 	srq->pd->refs--;
 	srq->pd->engine->n_srq--;
 	list_del(&srq->node);
@@ -67,7 +68,7 @@ static int resize(struct urxe_srq *srq, uint32_t max_wr)
 
 	if (max_wr < rq_count(&srq->rq))
 		return -EINVAL;
-	if (rq_init(&rq, max_wr, srq->rq.max_sge) < 0)
+	if (rq_init(&rq, max_wr, srq->rq.max_sge, NULL) < 0)
 		return -ENOMEM;
 	for (; (wqe = rq_peek(&srq->rq)); srq->rq.head++)
 		memcpy(rq.slots + (size_t)(rq.tail++ & rq.mask) * rq.stride, wqe, rq.stride);

@@ -16,11 +16,12 @@ struct send_wqe {
 	bool is_inline;
 	bool needs_recv; /* consumes a receive at the peer: end-to-end credits count it */
 	uint32_t num_sge;
-	uint32_t length;    /* of the message, in bytes */
-	uint32_t first_psn; /* given when sending begins */
-	uint32_t n_psn;     /* 0: executed here, nothing is sent */
+	uint32_t length;       /* of the message, in bytes */
+	uint32_t first_psn;    /* given when sending begins */
+	uint32_t n_psn;        /* 0: executed here, nothing is sent */
 	uint32_t recv_ordinal; /* of the messages that need a receive, from 1 */
-	uint32_t imm_be; /* or the rkey to invalidate */
+	uint32_t imm_be;       /* or the rkey to invalidate */
+	uint32_t remote_srqn;  /* XRC */
 	union {
 		struct {
 			uint64_t va;
@@ -49,6 +50,7 @@ struct send_wqe {
 };
 
 struct send_queue {
+	const struct urxe_memory *memory; /* NULL: the slots are on the heap */
 	uint8_t *slots;
 	uint32_t stride; /* bytes */
 	uint32_t mask;
@@ -66,7 +68,8 @@ static inline struct send_wqe *sq_at(const struct send_queue *sq, uint32_t i)
 	return (struct send_wqe *)(void *)(sq->slots + (size_t)(i & sq->mask) * sq->stride);
 }
 
-int sq_init(struct send_queue *sq, uint32_t depth, uint32_t max_sge, uint32_t max_inline);
+int sq_init(struct send_queue *sq, uint32_t depth, uint32_t max_sge, uint32_t max_inline,
+	    const struct urxe_memory *memory);
 void sq_fini(struct send_queue *sq);
 
 /* ---- receive --------------------------------------------------------------------------------- */
@@ -79,6 +82,7 @@ struct recv_wqe {
 };
 
 struct recv_queue {
+	const struct urxe_memory *memory;
 	uint8_t *slots;
 	uint32_t stride;
 	uint32_t mask;
@@ -88,7 +92,8 @@ struct recv_queue {
 	uint32_t tail;
 };
 
-int rq_init(struct recv_queue *rq, uint32_t depth, uint32_t max_sge);
+int rq_init(struct recv_queue *rq, uint32_t depth, uint32_t max_sge,
+	    const struct urxe_memory *memory);
 void rq_fini(struct recv_queue *rq);
 
 static inline uint32_t rq_count(const struct recv_queue *rq)
@@ -110,6 +115,9 @@ int rq_post(struct recv_queue *rq, const struct ibv_recv_wr *wr);
 
 struct urxe_srq {
 	struct urxe_pd *pd;
+	struct urxe_xrcd *xrcd; /* these two only for XRC */
+	struct urxe_cq *cq;
+	uint32_t num; /* 0: not for XRC */
 	struct recv_queue rq;
 	uint32_t limit; /* 0: not armed */
 	uint32_t refs;  /* QPs */

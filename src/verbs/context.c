@@ -20,6 +20,10 @@ enum {
 	PORT_SPEED_EDR = 32,
 	MAX_MSG_BYTES = 1u << 31, /* IBA 9.7: the largest message of a connected service */
 	CLOCK_KHZ = 1000000,      /* completion timestamps are nanoseconds */
+	/* Whatever a QP does it can do with memory that is paged out. */
+	ODP_UD = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV,
+	ODP_UC = ODP_UD | IBV_ODP_SUPPORT_WRITE,
+	ODP_RC = ODP_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
 };
 
 /* Copy what fits of an extensible structure: the caller may be older than we are. */
@@ -43,6 +47,12 @@ static int query_device_ex(struct ibv_context *context,
 		.orig_attr = urxe_context_of(context)->dev->limits,
 		.completion_timestamp_mask = UINT64_MAX,
 		.hca_core_clock = CLOCK_KHZ,
+		.odp_caps = {.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+			     .per_transport_caps = {.rc_odp_caps = ODP_RC,
+						    .uc_odp_caps = ODP_UC,
+						    .ud_odp_caps = ODP_UD}},
+		.xrc_odp_caps = ODP_RC,
+		.max_dm_size = URXE_MAX_DM_BYTES,
 		.phys_port_cnt_ex = 1,
 	};
 
@@ -125,6 +135,16 @@ static void fill_ops(struct verbs_context *vctx)
 	vctx->query_port = urxe_verbs_query_port;
 	vctx->query_device_ex = query_device_ex;
 	vctx->query_rt_values = query_rt_values;
+	vctx->advise_mr = urxe_verbs_advise_mr;
+	vctx->alloc_td = urxe_verbs_alloc_td;
+	vctx->dealloc_td = urxe_verbs_dealloc_td;
+	vctx->alloc_parent_domain = urxe_verbs_alloc_parent_domain;
+	vctx->alloc_dm = urxe_verbs_alloc_dm;
+	vctx->free_dm = urxe_verbs_free_dm;
+	vctx->reg_dm_mr = urxe_verbs_reg_dm_mr;
+	vctx->open_xrcd = urxe_verbs_open_xrcd;
+	vctx->close_xrcd = urxe_verbs_close_xrcd;
+	vctx->get_srq_num = urxe_verbs_get_srq_num;
 	vctx->create_cq_ex = urxe_verbs_create_cq_ex;
 	vctx->create_qp_ex = urxe_verbs_create_qp_ex;
 	vctx->create_srq_ex = urxe_verbs_create_srq_ex;

@@ -96,12 +96,47 @@ static inline struct urxe_context *urxe_context_of(struct ibv_context *context)
 /* The verbs objects: libibverbs' part first, so that a pointer to one is a pointer to the other. */
 struct vpd {
 	struct ibv_pd ibv;
-	struct urxe_pd *pd;
+	struct urxe_pd *pd;    /* a parent domain's is that of the domain it is made of */
+	unsigned refs;         /* parent domains made of it */
+	struct parent *parent; /* NULL: a plain protection domain */
+	const struct urxe_memory *memory; /* the parent's; or NULL */
+};
+
+struct vtd {
+	struct ibv_td ibv;
+	unsigned refs; /* parent domains */
+};
+
+struct parent {
+	struct vpd *of;
+	struct vtd *td;
+	void *(*alloc)(struct ibv_pd *pd, void *pd_context, size_t size, size_t alignment,
+		       uint64_t resource_type);
+	void (*free)(struct ibv_pd *pd, void *pd_context, void *ptr, uint64_t resource_type);
+	void *pd_context;
+	struct urxe_memory memory;
+	unsigned allocated; /* blocks by its allocator */
+};
+
+enum { URXE_MAX_DM_BYTES = 1 << 20 };
+
+struct vdm {
+	struct ibv_dm ibv;
+	uint8_t *memory;
+	size_t length;
+	unsigned refs; /* regions */
 };
 
 struct vmr {
 	struct ibv_mr ibv;
 	struct urxe_mr *mr;
+	unsigned access;
+	struct vdm *dm; /* what it is of, or NULL: the program's memory */
+};
+
+struct vxrcd {
+	struct ibv_xrcd ibv;
+	struct urxe_xrcd *xrcd;
 };
 
 struct vmw {
@@ -117,7 +152,6 @@ struct vcq {
 	/* ibv_start_poll() until ibv_end_poll() */
 	pthread_mutex_t poll_lock;
 	bool single_threaded;
-	bool timestamps;
 	struct ibv_wc wc;
 	uint64_t completion_ns;
 };
@@ -206,6 +240,19 @@ int urxe_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_s
 int urxe_verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 int urxe_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 			     struct ibv_recv_wr **bad_wr);
+int urxe_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+			 struct ibv_sge *sg_list, uint32_t num_sge);
+struct ibv_td *urxe_verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int urxe_verbs_dealloc_td(struct ibv_td *td);
+struct ibv_pd *urxe_verbs_alloc_parent_domain(struct ibv_context *context,
+					      struct ibv_parent_domain_init_attr *attr);
+struct ibv_dm *urxe_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
+int urxe_verbs_free_dm(struct ibv_dm *dm);
+struct ibv_mr *urxe_verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset,
+				    size_t length, unsigned access);
+struct ibv_xrcd *urxe_verbs_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
+int urxe_verbs_close_xrcd(struct ibv_xrcd *xrcd);
+int urxe_verbs_get_srq_num(struct ibv_srq *srq, uint32_t *num);
 struct ibv_mw *urxe_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int urxe_verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int urxe_verbs_dealloc_mw(struct ibv_mw *mw);
@@ -221,6 +268,9 @@ void urxe_context_refuse_all(struct verbs_context *vctx);
 
 /* Poll, making progress where the queue is empty. Returns how many, or -errno. */
 int urxe_cq_take(struct vcq *vcq, int n, struct ibv_wc *wc);
+
+/* The oldest into vcq->wc, with the time when it got into the queue. 1, 0 or -errno. */
+int urxe_cq_take_one(struct vcq *vcq);
 
 /* cq_ex.c: offer the extended polling interface. */
 void urxe_cq_fill_ex(struct vcq *vcq, uint64_t wc_flags);

@@ -24,8 +24,6 @@ REFUSE_POINTER(void, refuse_compat, void)
 REFUSE_STATUS(refuse_compat_query_port, struct ibv_context *context, uint8_t port,
 	      struct _compat_ibv_port_attr *attr)
 
-REFUSE_STATUS(refuse_advise_mr, struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
-	      struct ibv_sge *sg_list, uint32_t num_sge)
 REFUSE_POINTER(struct ibv_mr, refuse_alloc_null_mr, struct ibv_pd *pd)
 REFUSE_STATUS(refuse_read_counters, struct ibv_counters *counters, uint64_t *values, uint32_t n,
 	      uint32_t flags)
@@ -34,22 +32,12 @@ REFUSE_STATUS(refuse_attach_counters, struct ibv_counters *counters,
 REFUSE_POINTER(struct ibv_counters, refuse_create_counters, struct ibv_context *context,
 	       struct ibv_counters_init_attr *attr)
 REFUSE_STATUS(refuse_destroy_counters, struct ibv_counters *counters)
-REFUSE_POINTER(struct ibv_mr, refuse_reg_dm_mr, struct ibv_pd *pd, struct ibv_dm *dm,
-	       uint64_t offset, size_t length, unsigned access)
-REFUSE_POINTER(struct ibv_dm, refuse_alloc_dm, struct ibv_context *context,
-	       struct ibv_alloc_dm_attr *attr)
-REFUSE_STATUS(refuse_free_dm, struct ibv_dm *dm)
 REFUSE_STATUS(refuse_modify_esp, struct ibv_flow_action *action,
 	      struct ibv_flow_action_esp_attr *attr)
 REFUSE_STATUS(refuse_destroy_flow_action, struct ibv_flow_action *action)
 REFUSE_POINTER(struct ibv_flow_action, refuse_create_esp, struct ibv_context *context,
 	       struct ibv_flow_action_esp_attr *attr)
 REFUSE_STATUS(refuse_rate_limit, struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
-REFUSE_POINTER(struct ibv_pd, refuse_parent_domain, struct ibv_context *context,
-	       struct ibv_parent_domain_init_attr *attr)
-REFUSE_STATUS(refuse_dealloc_td, struct ibv_td *td)
-REFUSE_POINTER(struct ibv_td, refuse_alloc_td, struct ibv_context *context,
-	       struct ibv_td_init_attr *attr)
 REFUSE_STATUS(refuse_modify_cq, struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 REFUSE_STATUS(refuse_destroy_ind_table, struct ibv_rwq_ind_table *table)
 REFUSE_POINTER(struct ibv_rwq_ind_table, refuse_create_ind_table, struct ibv_context *context,
@@ -62,10 +50,6 @@ REFUSE_STATUS(refuse_destroy_flow, struct ibv_flow *flow)
 REFUSE_POINTER(struct ibv_flow, refuse_create_flow, struct ibv_qp *qp, struct ibv_flow_attr *attr)
 REFUSE_POINTER(struct ibv_qp, refuse_open_qp, struct ibv_context *context,
 	       struct ibv_qp_open_attr *attr)
-REFUSE_STATUS(refuse_get_srq_num, struct ibv_srq *srq, uint32_t *num)
-REFUSE_POINTER(struct ibv_xrcd, refuse_open_xrcd, struct ibv_context *context,
-	       struct ibv_xrcd_init_attr *attr)
-REFUSE_STATUS(refuse_close_xrcd, struct ibv_xrcd *xrcd)
 
 static int refuse_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op,
 			       struct ibv_ops_wr **bad_op)
@@ -79,22 +63,15 @@ static void refuse_placeholder(void)
 }
 
 static const struct verbs_context refusals = {
-	.advise_mr = refuse_advise_mr,
 	.alloc_null_mr = refuse_alloc_null_mr,
 	.read_counters = refuse_read_counters,
 	.attach_counters_point_flow = refuse_attach_counters,
 	.create_counters = refuse_create_counters,
 	.destroy_counters = refuse_destroy_counters,
-	.reg_dm_mr = refuse_reg_dm_mr,
-	.alloc_dm = refuse_alloc_dm,
-	.free_dm = refuse_free_dm,
 	.modify_flow_action_esp = refuse_modify_esp,
 	.destroy_flow_action = refuse_destroy_flow_action,
 	.create_flow_action_esp = refuse_create_esp,
 	.modify_qp_rate_limit = refuse_rate_limit,
-	.alloc_parent_domain = refuse_parent_domain,
-	.dealloc_td = refuse_dealloc_td,
-	.alloc_td = refuse_alloc_td,
 	.modify_cq = refuse_modify_cq,
 	.post_srq_ops = refuse_post_srq_ops,
 	.destroy_rwq_ind_table = refuse_destroy_ind_table,
@@ -107,9 +84,6 @@ static const struct verbs_context refusals = {
 	.ibv_create_flow = refuse_create_flow,
 	.ABI_placeholder1 = refuse_placeholder,
 	.open_qp = refuse_open_qp,
-	.get_srq_num = refuse_get_srq_num,
-	.open_xrcd = refuse_open_xrcd,
-	.close_xrcd = refuse_close_xrcd,
 	.context.ops =
 		{
 			._compat_query_port = refuse_compat_query_port,

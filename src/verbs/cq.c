@@ -67,15 +67,17 @@ struct ibv_cq_ex *urxe_verbs_create_cq_ex(struct ibv_context *context,
 {
 	const uint64_t offered = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 				 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+	const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 	const uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
 	struct vcq *vcq;
 
-	if ((attr->wc_flags & ~offered) || (attr->comp_mask & ~IBV_CQ_INIT_ATTR_MASK_FLAGS) ||
+	if ((attr->wc_flags & ~offered) || (attr->comp_mask & ~known) ||
 	    (flags & ~IBV_CREATE_CQ_ATTR_SINGLE_THREADED)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (attr->cqe > INT32_MAX) {
+	if (attr->cqe > INT32_MAX ||
+	    (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD && !attr->parent_domain)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -142,6 +144,31 @@ int urxe_cq_take(struct vcq *vcq, int n, struct ibv_wc *wc)
 	}
 	urxe_context_unlock(ctx);
 	return got;
+}
+
+int urxe_cq_take_one(struct vcq *vcq)
+{
+	struct urxe_context *ctx = urxe_context_of(vcq->ibv.context);
+	const struct urxe_cqe *cqe;
+	int ret = 0;
+
+	if (!urxe_context_lock(ctx))
+		return -EPERM;
+	cqe = urxe_cq_peek(vcq->cq);
+	if (!cqe) {
+		urxe_drive_poll(ctx);
+		cqe = urxe_cq_peek(vcq->cq);
+	}
+	if (cqe) {
+		vcq->completion_ns = cqe->ts_ns;
+		vcq->wc = cqe->wc;
+		urxe_cq_pop(vcq->cq);
+		ret = 1;
+	} else {
+		ret = urxe_cq_poll(vcq->cq, 1, &vcq->wc); /* none, or the queue has overrun */
+	}
+	urxe_context_unlock(ctx);
+	return ret;
 }
 
 int urxe_verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)

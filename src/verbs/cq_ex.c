@@ -13,7 +13,7 @@ static struct vcq *of(struct ibv_cq_ex *cq)
 
 static int take_one(struct vcq *vcq)
 {
-	int got = urxe_cq_take(vcq, 1, &vcq->wc);
+	int got = urxe_cq_take_one(vcq);
 
 	if (got < 0)
 		return -got;
@@ -21,8 +21,6 @@ static int take_one(struct vcq *vcq)
 		return ENOENT;
 	vcq->ibv.status = vcq->wc.status;
 	vcq->ibv.wr_id = vcq->wc.wr_id;
-	if (vcq->timestamps)
-		vcq->completion_ns = clock_now_ns();
 	return 0;
 }
 
@@ -120,8 +118,6 @@ void urxe_cq_fill_ex(struct vcq *vcq, uint64_t wc_flags)
 {
 	struct ibv_cq_ex *cq = &vcq->ibv;
 
-	vcq->timestamps = wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-				      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
 	cq->start_poll = start_poll;
 	cq->next_poll = next_poll;
 	cq->end_poll = end_poll;

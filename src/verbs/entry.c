@@ -42,6 +42,9 @@ ENTRY_AS(struct ibv_mr *, ibv_reg_mr_iova2,
 	 (struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access),
 	 (pd, addr, length, iova, access), pd->context,
 	 urxe_verbs_reg_mr(pd, addr, length, iova, access))
+ENTRY(int, rereg_mr,
+      (struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access),
+      (mr, flags, pd, addr, length, access), mr->context)
 ENTRY(int, dereg_mr, (struct ibv_mr *mr), (mr), mr->context)
 
 ENTRY(struct ibv_comp_channel *, create_comp_channel, (struct ibv_context *context), (context),

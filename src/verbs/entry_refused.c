@@ -28,10 +28,6 @@ static int no_ece(struct ibv_ece *ece)
 
 /* clang-format off */
 
-REFUSED(int, ibv_rereg_mr,
-	(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access),
-	(mr, flags, pd, addr, length, access), mr->context, minus_errno(IBV_REREG_MR_ERR_CMD),
-	"a region is registered anew instead")
 REFUSED(struct ibv_mr *, ibv_reg_dmabuf_mr,
 	(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access),
 	(pd, offset, length, iova, fd, access), pd->context, null_errno(),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Protection domains and memory regions. */
+/* Memory regions. */
 #include "verbs/context_priv.h"
 #include "verbs/objects.h"
 
@@ -13,41 +13,6 @@
 #define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23
 #endif
-
-struct ibv_pd *urxe_verbs_alloc_pd(struct ibv_context *context)
-{
-	struct urxe_context *ctx = urxe_context_of(context);
-	struct vpd *vpd = calloc(1, sizeof(*vpd));
-	int ret = -EPERM;
-
-	if (!vpd)
-		return NULL;
-	if (urxe_context_lock(ctx)) {
-		ret = urxe_pd_new(ctx->engine, &vpd->pd);
-		urxe_context_unlock(ctx);
-	}
-	if (ret) {
-		free(vpd);
-		errno = -ret;
-		return NULL;
-	}
-	vpd->ibv.context = context;
-	return &vpd->ibv;
-}
-
-int urxe_verbs_dealloc_pd(struct ibv_pd *pd)
-{
-	struct urxe_context *ctx = urxe_context_of(pd->context);
-	int ret;
-
-	if (!urxe_context_lock(ctx))
-		return EPERM;
-	ret = urxe_pd_free(vpd_of(pd)->pd);
-	urxe_context_unlock(ctx);
-	if (!ret)
-		free(vpd_of(pd));
-	return -ret;
-}
 
 /* -EFAULT if a page of the range is not mapped. */
 static int check_mapped(uintptr_t start, size_t len)
@@ -78,8 +43,11 @@ static int populate(void *addr, size_t length, unsigned access)
 	size_t len = (((uintptr_t)addr + length + page - 1) & ~(page - 1)) - start;
 	int ret;
 
-	if (!length || (access & IBV_ACCESS_ON_DEMAND))
+	if (!length)
 		return 0;
+	/* Pages come when they are touched, but a peer must not touch what is not mapped at all. */
+	if (access & IBV_ACCESS_ON_DEMAND)
+		return addr ? check_mapped(start, len) : 0;
 	do
 		ret = madvise((void *)start, len,
 			      access & writes ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
@@ -110,8 +78,6 @@ struct ibv_mr *urxe_verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, u
 
 	if (!vmr)
 		return NULL;
-	if ((uintptr_t)addr + length < (uintptr_t)addr)
-		return fail(vmr, EINVAL);
 	if (!urxe_context_lock(ctx))
 		return fail(vmr, EPERM);
 	ret = urxe_mr_reg(vpd_of(pd)->pd, addr, length, iova, access, &vmr->mr);
@@ -132,9 +98,84 @@ struct ibv_mr *urxe_verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, u
 	vmr->ibv.pd = pd;
 	vmr->ibv.addr = addr;
 	vmr->ibv.length = length;
+	vmr->access = access;
 	vmr->ibv.lkey = urxe_mr_lkey(vmr->mr);
 	vmr->ibv.rkey = urxe_mr_rkey(vmr->mr);
 	return &vmr->ibv;
+}
+
+int urxe_verbs_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+			int access)
+{
+	struct urxe_context *ctx = urxe_context_of(mr->context);
+	struct vmr *vmr = container_of(mr, struct vmr, ibv);
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+	bool changes = flags & IBV_REREG_MR_CHANGE_ACCESS;
+	int ret;
+
+	if (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || (moves && (!addr || !length)) ||
+	    (flags & IBV_REREG_MR_CHANGE_PD && (!pd || pd->context != mr->context))) {
+		errno = EINVAL;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	if (vmr->dm) {
+		errno = EOPNOTSUPP;
+		return IBV_REREG_MR_ERR_CMD;
+	}
+	if (!changes)
+		access = (int)vmr->access;
+	ret = populate(moves ? addr : mr->addr, moves ? length : mr->length, (unsigned)access);
+	if (!ret && !urxe_context_lock(ctx))
+		ret = -EPERM;
+	if (!ret) {
+		ret = urxe_mr_rereg(vmr->mr, flags, pd ? vpd_of(pd)->pd : NULL, addr, length,
+				    (unsigned)access);
+		urxe_context_unlock(ctx);
+	}
+	if (ret) {
+		errno = -ret;
+		return IBV_REREG_MR_ERR_CMD;
+	}
+	vmr->access = (unsigned)access;
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		mr->pd = pd;
+	if (moves) {
+		mr->addr = addr;
+		mr->length = length;
+	}
+	return 0;
+}
+
+/* Everything is pageable here: to prefetch is to touch the pages. */
+int urxe_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+			 struct ibv_sge *sg_list, uint32_t num_sge)
+{
+	struct urxe_context *ctx = urxe_context_of(pd->context);
+	bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+
+	if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH && !write &&
+	    advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+		return EOPNOTSUPP;
+	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH)
+		return EINVAL;
+	for (uint32_t i = 0; i < num_sge; i++) {
+		void *memory;
+		int ret = 0;
+
+		if (!urxe_context_lock(ctx))
+			return EPERM;
+		memory = urxe_mr_memory(vpd_of(pd)->pd, &sg_list[i], write);
+		urxe_context_unlock(ctx);
+		if (!memory)
+			return EFAULT;
+		if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+			ret = populate(memory, sg_list[i].length,
+				       write ? IBV_ACCESS_LOCAL_WRITE : 0);
+		/* Without the flag it would have been done later, and failed unheard. */
+		if (ret && flags & IBV_ADVISE_MR_FLAG_FLUSH)
+			return -ret;
+	}
+	return 0;
 }
 
 int urxe_verbs_dereg_mr(struct ibv_mr *mr)
@@ -146,6 +187,8 @@ int urxe_verbs_dereg_mr(struct ibv_mr *mr)
 	if (!urxe_context_lock(ctx))
 		return EPERM;
 	ret = urxe_mr_dereg(vmr->mr);
+	if (!ret && vmr->dm)
+		vmr->dm->refs--;
 	urxe_context_unlock(ctx);
 	if (!ret)
 		free(vmr);

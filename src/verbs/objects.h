@@ -26,6 +26,8 @@ struct ibv_pd *urxe_verbs_alloc_pd(struct ibv_context *context);
 int urxe_verbs_dealloc_pd(struct ibv_pd *pd);
 struct ibv_mr *urxe_verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 				 unsigned access);
+int urxe_verbs_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+			int access);
 int urxe_verbs_dereg_mr(struct ibv_mr *mr);
 
 /* cq.c */

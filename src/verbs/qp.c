@@ -8,33 +8,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Which queues a QP must have is the engine's matter; these must be of its context. */
 static bool same_context(const struct ibv_context *context, const struct ibv_qp_init_attr *attr)
 {
-	return attr->send_cq && attr->send_cq->context == context && attr->recv_cq &&
-	       attr->recv_cq->context == context && (!attr->srq || attr->srq->context == context);
+	return (!attr->send_cq || attr->send_cq->context == context) &&
+	       (!attr->recv_cq || attr->recv_cq->context == context) &&
+	       (!attr->srq || attr->srq->context == context);
 }
 
-static int engine_qp_new(struct urxe_context *ctx, struct ibv_pd *pd, struct urxe_qp_init *init,
+static int engine_qp_new(struct urxe_context *ctx, struct urxe_pd *pd, struct urxe_qp_init *init,
 			 struct urxe_qp **ret_qp)
 {
 	int ret = urxe_context_open_links(ctx);
 
 	if (ret)
 		return ret;
-	ret = urxe_qp_new(vpd_of(pd)->pd, init, ret_qp);
+	ret = urxe_qp_new(pd, init, ret_qp);
 	if (ret != -EAGAIN)
 		return ret;
 	ret = urxe_context_claim_qpns(ctx);
 	if (ret)
 		return ret;
-	return urxe_qp_new(vpd_of(pd)->pd, init, ret_qp);
+	return urxe_qp_new(pd, init, ret_qp);
 }
 
-static void fill_ibv_qp(struct vqp *vqp, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
+static void fill_ibv_qp(struct vqp *vqp, struct ibv_context *context, struct ibv_pd *pd,
+			const struct ibv_qp_init_attr *attr)
 {
 	struct ibv_qp *qp = &vqp->ibv.qp_base;
 
-	qp->context = pd->context;
+	qp->context = context;
 	qp->qp_context = attr->qp_context;
 	qp->pd = pd;
 	qp->send_cq = attr->send_cq;
@@ -48,15 +51,17 @@ static void fill_ibv_qp(struct vqp *vqp, struct ibv_pd *pd, const struct ibv_qp_
 	pthread_cond_init(&qp->cond, NULL);
 }
 
-struct ibv_qp *urxe_verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+/* Of an XRC_RECV the domain is given instead of the PD. */
+static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_pd *pd,
+				struct ibv_xrcd *xrcd, struct ibv_qp_init_attr *attr)
 {
-	struct urxe_context *ctx = urxe_context_of(pd->context);
+	struct urxe_context *ctx = urxe_context_of(context);
 	struct urxe_qp_init init = {
 		.type = attr->qp_type, .cap = attr->cap, .sq_sig_all = attr->sq_sig_all};
 	struct vqp *vqp;
 	int ret = -EPERM;
 
-	if (!same_context(pd->context, attr)) {
+	if (!same_context(context, attr)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -64,12 +69,14 @@ struct ibv_qp *urxe_verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
 	if (!vqp)
 		return NULL;
 	urxe_event_source_init(&vqp->events);
-	init.send_cq = vcq_of(attr->send_cq)->cq;
-	init.recv_cq = vcq_of(attr->recv_cq)->cq;
+	init.send_cq = attr->send_cq ? vcq_of(attr->send_cq)->cq : NULL;
+	init.recv_cq = attr->recv_cq ? vcq_of(attr->recv_cq)->cq : NULL;
 	init.srq = attr->srq ? vsrq_of(attr->srq)->srq : NULL;
+	init.memory = pd ? vpd_of(pd)->memory : NULL;
+	init.xrcd = xrcd ? container_of(xrcd, struct vxrcd, ibv)->xrcd : NULL;
 	init.user = vqp;
 	if (urxe_context_lock(ctx)) {
-		ret = engine_qp_new(ctx, pd, &init, &vqp->qp);
+		ret = engine_qp_new(ctx, pd ? vpd_of(pd)->pd : NULL, &init, &vqp->qp);
 		urxe_context_unlock(ctx);
 	}
 	if (ret) {
@@ -79,34 +86,45 @@ struct ibv_qp *urxe_verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
 	}
 	attr->cap = vqp->cap = init.cap;
 	vqp->sq_sig_all = init.sq_sig_all;
-	fill_ibv_qp(vqp, pd, attr);
+	fill_ibv_qp(vqp, context, pd, attr);
 	return &vqp->ibv.qp_base;
+}
+
+struct ibv_qp *urxe_verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	return create_qp(pd->context, pd, NULL, attr);
 }
 
 struct ibv_qp *urxe_verbs_create_qp_ex(struct ibv_context *context,
 				       struct ibv_qp_init_attr_ex *attr)
 {
-	const uint32_t offered = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	const uint32_t offered = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+				 IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_XRCD;
 	const uint64_t ops = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
 			     IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
 			     IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-			     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-			     IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
-			     IBV_QP_EX_WITH_SEND_WITH_INV;
+			     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
+			     IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV |
+			     IBV_QP_EX_WITH_ATOMIC_WRITE;
 	bool ex = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	bool target = attr->qp_type == IBV_QPT_XRC_RECV;
 	struct ibv_qp *qp;
 	int ret;
 
-	if ((attr->comp_mask & ~offered) || (ex && (attr->send_ops_flags & ~ops))) {
+	if ((attr->comp_mask & ~offered) ||
+	    (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags) ||
+	    (ex && (attr->send_ops_flags & ~ops))) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || attr->pd->context != context) {
+	if (target ? !(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || attr->xrcd->context != context
+		   : !(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || attr->pd->context != context) {
 		errno = EINVAL;
 		return NULL;
 	}
 	/* The extended structure begins as the plain one does. */
-	qp = urxe_verbs_create_qp(attr->pd, (struct ibv_qp_init_attr *)attr);
+	qp = create_qp(context, target ? NULL : attr->pd, target ? attr->xrcd : NULL,
+		       (struct ibv_qp_init_attr *)attr);
 	if (!qp || !ex)
 		return qp;
 	ret = urxe_qp_batch_new(vqp_of(qp));

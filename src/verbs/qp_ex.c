@@ -16,8 +16,11 @@ struct qp_batch {
 	int error; /* the first mistake of the batch, reported by complete */
 	struct ibv_send_wr *wrs;
 	struct ibv_sge *sges; /* max_send_sge for each request */
-	uint8_t *inline_data; /* max_inline_data for each */
+	uint8_t *inline_data; /* inline_room for each */
+	size_t inline_room;
 };
+
+enum { WORD_BYTES = 8 }; /* an ATOMIC WRITE's, inline in any QP */
 
 static struct vqp *of(struct ibv_qp_ex *qp)
 {
@@ -110,6 +113,11 @@ static void wr_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey,
 	wr->bind_mw.bind_info = *bind_info;
 }
 
+static void wr_set_xrc_srqn(struct ibv_qp_ex *qp, uint32_t remote_srqn)
+{
+	current(of(qp)->batch)->qp_type.xrc.remote_srqn = remote_srqn;
+}
+
 static struct ibv_send_wr *wr_rdma(struct ibv_qp_ex *qp, enum ibv_wr_opcode opcode, uint32_t rkey,
 				   uint64_t remote_addr)
 {
@@ -198,7 +206,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *qp, size_t num_buf,
 	struct qp_batch *batch = vqp->batch;
 	struct ibv_send_wr *wr = current(batch);
 	size_t index = (size_t)(wr - batch->wrs), room = vqp->cap.max_inline_data;
-	uint8_t *data = batch->inline_data + index * room, *end = data;
+	uint8_t *data = batch->inline_data + index * batch->inline_room, *end = data;
 
 	for (size_t i = 0; i < num_buf; i++) {
 		if (buf_list[i].length > room) {
@@ -225,6 +233,22 @@ static void wr_set_inline_data(struct ibv_qp_ex *qp, void *addr, size_t length)
 	wr_set_inline_data_list(qp, 1, &buf);
 }
 
+static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
+			    const void *atomic_wr)
+{
+	struct vqp *vqp = of(qp);
+	struct qp_batch *batch = vqp->batch;
+	struct ibv_send_wr *wr = wr_rdma(qp, IBV_WR_ATOMIC_WRITE, rkey, remote_addr);
+	size_t index = (size_t)(wr - batch->wrs);
+	uint8_t *data = batch->inline_data + index * batch->inline_room;
+
+	memcpy(data, atomic_wr, WORD_BYTES);
+	wr->send_flags |= IBV_SEND_INLINE;
+	wr->sg_list = batch->sges + index * vqp->cap.max_send_sge;
+	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)data, .length = WORD_BYTES};
+	wr->num_sge = 1;
+}
+
 struct ibv_qp_ex *urxe_verbs_qp_to_qp_ex(struct ibv_qp *qp)
 {
 	return vqp_of(qp)->batch ? &vqp_of(qp)->ibv : NULL;
@@ -244,7 +268,10 @@ int urxe_qp_batch_new(struct vqp *vqp)
 	pthread_mutex_init(&batch->lock, NULL);
 	batch->wrs = calloc(n, sizeof(*batch->wrs));
 	batch->sges = calloc(n * vqp->cap.max_send_sge, sizeof(*batch->sges));
-	batch->inline_data = malloc(n * vqp->cap.max_inline_data + 1);
+	batch->inline_room = vqp->cap.max_inline_data;
+	if (batch->inline_room < WORD_BYTES)
+		batch->inline_room = WORD_BYTES;
+	batch->inline_data = malloc(n * batch->inline_room);
 	if (!batch->wrs || !batch->sges || !batch->inline_data) {
 		urxe_qp_batch_free(vqp);
 		return -ENOMEM;
@@ -255,6 +282,8 @@ int urxe_qp_batch_new(struct vqp *vqp)
 	qp->wr_send = wr_send;
 	qp->wr_send_imm = wr_send_imm;
 	qp->wr_send_inv = wr_send_inv;
+	qp->wr_set_xrc_srqn = wr_set_xrc_srqn;
+	qp->wr_atomic_write = wr_atomic_write;
 	qp->wr_local_inv = wr_local_inv;
 	qp->wr_bind_mw = wr_bind_mw;
 	qp->wr_rdma_write = wr_rdma_write;

@@ -82,6 +82,7 @@ enum {
 const struct urxe_opcode urxe_opcodes[256] = {
 	CONNECTED(RC, 0),
 	RELIABLE(RC, 0),
+	ROW(RC, ATOMIC_WRITE, ATOMIC_WRITE, ONLY | DATA, R),
 	CONNECTED(UC, 0),
 	ROW(UD, SEND_ONLY, SEND, ONLY | DATA, D),
 	ROW(UD, SEND_ONLY_IMM, SEND, ONLY | DATA, D | I),

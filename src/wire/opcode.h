@@ -46,6 +46,7 @@ enum urxe_op {
 	OP_FETCH_ADD = 0x14,
 	OP_SEND_LAST_INV = 0x16,
 	OP_SEND_ONLY_INV = 0x17,
+	OP_ATOMIC_WRITE = 0x1d,
 	OP_MASK = 0x1f,
 };
 
@@ -60,6 +61,7 @@ enum urxe_kind {
 	KIND_READ_RESP,
 	KIND_ATOMIC,
 	KIND_ATOMIC_ACK,
+	KIND_ATOMIC_WRITE,
 	KIND_ACK,
 	KIND_CNP,
 };

@@ -17,9 +17,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 enum {
-	N_QPS = 4, /* RC to each other, the second on an SRQ; UC and UD to themselves */
+	N_QPS = 6, /* RC to each other, the second on an SRQ; XRC likewise; UC and UD to themselves
+		    */
 	N_MRS = 3,
-	N_MWS = 2, /* one of each type */
+	N_MWS = 2,   /* one of each type */
 	N_RING = 16, /* frames on their way */
 	MR_LEN = 1536,
 	REDZONE = 64,
@@ -47,13 +48,14 @@ struct machine {
 	struct urxe_engine *engine;
 	struct urxe_pd *pd;
 	struct urxe_cq *cq;
-	struct urxe_srq *srq;
+	struct urxe_srq *srq, *xrc_srq;
+	struct urxe_xrcd *xrcd;
 	struct urxe_ah *ah;
 	struct urxe_txq txq;
 	struct urxe_qp *qp[N_QPS];
 	uint64_t posted[N_QPS], completed[N_QPS]; /* wr_ids of sends: 1, 2, ... */
 	uint64_t recv_posted[N_QPS], recv_completed[N_QPS];
-	uint64_t srq_posted;
+	uint64_t srq_posted, xrc_posted;
 	uint8_t *mem[N_MRS];
 	struct urxe_mr *mr[N_MRS];
 	struct urxe_mw *mw[N_MWS];
@@ -62,8 +64,9 @@ struct machine {
 	bool no_path; /* the link has no addresses */
 };
 
-static const enum ibv_qp_type qp_types[N_QPS] = {IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
-static const uint8_t services[N_QPS] = {URXE_RC, URXE_RC, URXE_UC, URXE_UD};
+static const enum ibv_qp_type qp_types[N_QPS] = {IBV_QPT_RC, IBV_QPT_RC,       IBV_QPT_UC,
+						 IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV};
+static const uint8_t services[N_QPS] = {URXE_RC, URXE_RC, URXE_UC, URXE_UD, URXE_XRC, URXE_XRC};
 
 static uint8_t take8(struct machine *m)
 {
@@ -118,15 +121,17 @@ static void qp_open(struct machine *m, unsigned i)
 		.cap = {QUEUE_DEPTH, QUEUE_DEPTH, 3, 3, 32},
 		.user = (void *)(uintptr_t)(i + 1),
 	};
-	int err = urxe_qp_new(m->pd, &init, &m->qp[i]);
+	int err;
 
+	init.xrcd = qp_types[i] == IBV_QPT_XRC_RECV ? m->xrcd : NULL;
+	err = urxe_qp_new(init.xrcd ? NULL : m->pd, &init, &m->qp[i]);
 	assert(!err);
 	m->posted[i] = m->completed[i] = m->recv_posted[i] = m->recv_completed[i] = 0;
 }
 
 static void qp_connect(struct machine *m, unsigned i)
 {
-	unsigned peer = i < 2 ? 1 - i : i;
+	unsigned peer = i < 2 ? 1 - i : i < 4 ? i : 9 - i;
 	struct connect_attr a = {
 		.type = qp_types[i],
 		.mtu = IBV_MTU_256,
@@ -170,7 +175,9 @@ static void machine_init(struct machine *m)
 	connect_path(&route.path, 0, 0, true);
 	err = urxe_engine_add_qpns(m->engine, 0) || urxe_pd_new(m->engine, &m->pd) ||
 	      urxe_cq_new(m->engine, CQ_DEPTH, NULL, &m->cq) ||
-	      urxe_srq_new(m->pd, &srq, NULL, &m->srq) || urxe_ah_new(m->pd, &route, &m->ah);
+	      urxe_srq_new(m->pd, &srq, NULL, &m->srq) || urxe_xrcd_new(m->engine, &m->xrcd) ||
+	      urxe_srq_new_xrc(m->pd, &srq, m->xrcd, m->cq, NULL, &m->xrc_srq) ||
+	      urxe_ah_new(m->pd, &route, &m->ah);
 	assert(!err);
 	for (unsigned i = 0; i < N_MRS; i++) {
 		m->mem[i] = malloc(MR_LEN + 2 * REDZONE);
@@ -183,6 +190,15 @@ static void machine_init(struct machine *m)
 		qp_open(m, i);
 	for (unsigned i = 0; i < N_QPS; i++)
 		qp_connect(m, i);
+}
+
+static void srq_reopen(struct machine *m)
+{
+	struct ibv_srq_attr srq = {.max_wr = QUEUE_DEPTH, .max_sge = 3};
+	int err = urxe_srq_free(m->xrc_srq) ||
+		  urxe_srq_new_xrc(m->pd, &srq, m->xrcd, m->cq, NULL, &m->xrc_srq);
+
+	assert(!err);
 }
 
 static void machine_fini(struct machine *m)
@@ -291,6 +307,7 @@ static void near_expected(struct machine *m, unsigned q, struct urxe_pkt *pkt)
 	if (flags & 16)
 		pkt->rkey = urxe_mw_rkey(m->mw[flags & 1]);
 	pkt->inv_rkey = pkt->rkey;
+	pkt->srqn = 1 + (flags >> 5 == 7);
 	pkt->va = mr_iova(r) + (uint64_t)(int64_t)(int16_t)take16(m);
 	pkt->dma_len = flags & 8 ? UINT32_MAX - take16(m) : take16(m) % (2 * MR_LEN);
 	pkt->syndrome = take8(m);
@@ -368,7 +385,7 @@ static void op_send(struct machine *m)
 	uint8_t bytes[64] = {1};
 	struct ibv_sge sge[3];
 	struct ibv_send_wr wr = {
-		.wr_id = m->posted[q] + 1, .opcode = take8(m) % 10, .send_flags = take8(m) & 0x1f};
+		.wr_id = m->posted[q] + 1, .opcode = take8(m) % 16, .send_flags = take8(m) & 0x1f};
 	const struct ibv_send_wr *bad = NULL;
 	struct ibv_mw mw;
 	struct ibv_mr mr;
@@ -376,6 +393,7 @@ static void op_send(struct machine *m)
 
 	wr.sg_list = sge;
 	wr.num_sge = take_sges(m, sge);
+	wr.qp_type.xrc.remote_srqn = urxe_srq_num(m->xrc_srq);
 	for (int i = 0; wr.send_flags & IBV_SEND_INLINE && i < wr.num_sge; i++)
 		sge[i] = (struct ibv_sge){.addr = (uintptr_t)bytes, .length = sge[i].length % 64};
 	if (qp_types[q] == IBV_QPT_UD) {
@@ -412,7 +430,11 @@ static void op_recv(struct machine *m)
 	const struct ibv_recv_wr *bad = NULL;
 	int err;
 
-	if (q == 1) {
+	if (q >= 4) {
+		wr.wr_id = UINT64_C(1) << 32 | (m->xrc_posted + 1);
+		err = urxe_srq_post(m->xrc_srq, &wr, &bad);
+		m->xrc_posted += !err;
+	} else if (q == 1) {
 		wr.wr_id = UINT64_C(1) << 32 | (m->srq_posted + 1);
 		err = urxe_srq_post(m->srq, &wr, &bad);
 		m->srq_posted += !err;
@@ -435,6 +457,8 @@ static void check_wc(struct machine *m, const struct ibv_wc *wc)
 	if (!(wc->wr_id >> 32)) {
 		assert(n > m->completed[q] && n <= m->posted[q]);
 		m->completed[q] = n;
+	} else if (q == 5) {
+		assert(n > 0 && n <= m->xrc_posted);
 	} else if (q == 1) {
 		assert(n > 0 && n <= m->srq_posted);
 	} else {
@@ -495,7 +519,9 @@ static void op_reopen(struct machine *m)
 	unsigned i;
 	int err;
 
-	if (what & 1) {
+	if (what == 0xff) {
+		srq_reopen(m);
+	} else if (what & 1) {
 		i = (what >> 1) % N_QPS;
 		err = urxe_qp_free(m->qp[i]);
 		assert(!err);

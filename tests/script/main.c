@@ -17,7 +17,7 @@ static const struct {
 	{"wc", cmd_wc},           {"rwc", cmd_rwc},         {"arm", cmd_arm},
 	{"notify", cmd_notify},   {"async", cmd_async},     {"state", cmd_state},
 	{"mem", cmd_mem},         {"counter", cmd_counter}, {"mw", cmd_mw},
-	{"mw_free", cmd_mw_free},
+	{"mw_free", cmd_mw_free}, {"xrc_srq", cmd_xrc_srq}, {"srq_free", cmd_srq_free},
 };
 
 static void run_line(struct stage *s)

@@ -31,6 +31,7 @@ static const struct name wc_opcodes[] = {
 	{"RDMA_READ", IBV_WC_RDMA_READ},
 	{"COMP_SWAP", IBV_WC_COMP_SWAP},
 	{"FETCH_ADD", IBV_WC_FETCH_ADD},
+	{"ATOMIC_WRITE", IBV_WC_ATOMIC_WRITE},
 	{"BIND_MW", IBV_WC_BIND_MW},
 	{"LOCAL_INV", IBV_WC_LOCAL_INV},
 	{"RECV", IBV_WC_RECV},

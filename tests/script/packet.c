@@ -26,7 +26,7 @@ static const struct field fields[] = {
 	FIELD("va", va),     FIELD("rkey", rkey),     FIELD("dlen", dma_len),
 	FIELD("msn", msn),   FIELD("swap", swap_add), FIELD("compare", compare),
 	FIELD("orig", orig), FIELD("inv", inv_rkey),  FIELD("qkey", qkey),
-	FIELD("sqpn", sqpn),
+	FIELD("sqpn", sqpn), FIELD("srqn", srqn),
 };
 
 static const struct field *find_field(const char *name)

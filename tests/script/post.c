@@ -18,6 +18,7 @@ static const struct {
 	{"cas", IBV_WR_ATOMIC_CMP_AND_SWP},
 	{"faa", IBV_WR_ATOMIC_FETCH_AND_ADD},
 	{"tso", IBV_WR_TSO},
+	{"atomic_write", IBV_WR_ATOMIC_WRITE},
 	{"bind", IBV_WR_BIND_MW},
 	{"local_inv", IBV_WR_LOCAL_INV},
 	{"send_inv", IBV_WR_SEND_WITH_INV},
@@ -88,6 +89,8 @@ static bool accept_key(struct stage *s, struct post *p)
 		p->swap = next_number(s);
 	else if (accept(s, "to_qpn"))
 		p->qpn = (uint32_t)next_number(s);
+	else if (accept(s, "srqn"))
+		p->wr.qp_type.xrc.remote_srqn = (uint32_t)next_number(s);
 	else if (accept(s, "inv"))
 		p->wr.invalidate_rkey = (uint32_t)next_number(s);
 	else if (accept(s, "window"))

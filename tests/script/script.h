@@ -61,6 +61,7 @@ struct stage {
 	struct urxe_pd *other_pd;
 	struct urxe_cq *scq, *rcq;
 	struct urxe_srq *srq;
+	struct urxe_xrcd *xrcd;
 	struct urxe_ah *ah;
 	struct urxe_txq txq;
 	struct urxe_qp *qp[MAX_QPS];
@@ -106,6 +107,8 @@ struct urxe_qp *stage_qp(struct stage *s);
 
 void cmd_cq(struct stage *s);
 void cmd_srq(struct stage *s);
+void cmd_xrc_srq(struct stage *s);
+void cmd_srq_free(struct stage *s);
 void cmd_srq_limit(struct stage *s);
 void cmd_qp(struct stage *s);
 void cmd_use(struct stage *s);

@@ -117,6 +117,37 @@ void cmd_srq(struct stage *s)
 	must(s, urxe_srq_new(s->pd, &attr, NULL, &s->srq), "urxe_srq_new");
 }
 
+static void need_cqs(struct stage *s)
+{
+	if (s->scq)
+		return;
+	must(s, urxe_cq_new(s->engine, 256, NULL, &s->scq), "urxe_cq_new");
+	must(s, urxe_cq_new(s->engine, 256, NULL, &s->rcq), "urxe_cq_new");
+}
+
+/* In the one domain of the script; its receives complete where all others do. */
+void cmd_xrc_srq(struct stage *s)
+{
+	struct ibv_srq_attr attr = {.max_wr = (uint32_t)next_number(s), .max_sge = 4};
+	struct urxe_pd *pd = s->pd;
+
+	need_cqs(s);
+	if (!s->xrcd)
+		must(s, urxe_xrcd_new(s->engine, &s->xrcd), "urxe_xrcd_new");
+	if (accept(s, "other_pd")) {
+		if (!s->other_pd)
+			must(s, urxe_pd_new(s->engine, &s->other_pd), "urxe_pd_new");
+		pd = s->other_pd;
+	}
+	must(s, urxe_srq_new_xrc(pd, &attr, s->xrcd, s->rcq, NULL, &s->srq), "urxe_srq_new_xrc");
+}
+
+void cmd_srq_free(struct stage *s)
+{
+	must(s, urxe_srq_free(s->srq), "urxe_srq_free");
+	s->srq = NULL;
+}
+
 void cmd_srq_limit(struct stage *s)
 {
 	struct ibv_srq_attr attr = {.srq_limit = (uint32_t)next_number(s)};
@@ -203,6 +234,10 @@ static enum ibv_qp_type qp_type(struct stage *s)
 		return IBV_QPT_UC;
 	if (!strcmp(type, "ud"))
 		return IBV_QPT_UD;
+	if (!strcmp(type, "xrc_send"))
+		return IBV_QPT_XRC_SEND;
+	if (!strcmp(type, "xrc_recv"))
+		return IBV_QPT_XRC_RECV;
 	fail(s, "script error: no qp type %s", type);
 }
 
@@ -231,14 +266,14 @@ void cmd_qp(struct stage *s)
 	connect_path(&o.attr.route.path, 0, 1, true);
 	while (more(s))
 		qp_option(s, &o, next_token(s));
-	if (!s->scq) {
-		must(s, urxe_cq_new(s->engine, 256, NULL, &s->scq), "urxe_cq_new");
-		must(s, urxe_cq_new(s->engine, 256, NULL, &s->rcq), "urxe_cq_new");
-	}
+	need_cqs(s);
 	o.init.type = s->type[s->n_qps] = o.attr.type;
 	o.init.send_cq = s->scq;
 	o.init.recv_cq = s->rcq;
-	must(s, urxe_qp_new(s->pd, &o.init, qp), "urxe_qp_new");
+	if (o.attr.type == IBV_QPT_XRC_RECV && !s->xrcd)
+		must(s, urxe_xrcd_new(s->engine, &s->xrcd), "urxe_xrcd_new");
+	o.init.xrcd = o.attr.type == IBV_QPT_XRC_RECV ? s->xrcd : NULL;
+	must(s, urxe_qp_new(o.init.xrcd ? NULL : s->pd, &o.init, qp), "urxe_qp_new");
 	s->current = s->n_qps++;
 	if (o.attr.type == IBV_QPT_UD && !s->ah)
 		must(s, urxe_ah_new(s->pd, &o.attr.route, &s->ah), "urxe_ah_new");
@@ -259,6 +294,7 @@ void cmd_mr(struct stage *s)
 {
 	struct region *r = &s->region[s->n_regions];
 	unsigned rights;
+	bool other;
 	int err;
 
 	snprintf(r->name, sizeof(r->name), "%s", next_token(s));
@@ -266,10 +302,10 @@ void cmd_mr(struct stage *s)
 	rights = next_rights(s);
 	r->iova = accept(s, "iova") ? next_number(s) : 0x10000 * (s->n_regions + 1);
 	r->mem = calloc(1, r->len ? r->len : 1);
-	if (accept(s, "other_pd") && !s->other_pd)
+	other = accept(s, "other_pd");
+	if (other && !s->other_pd)
 		must(s, urxe_pd_new(s->engine, &s->other_pd), "urxe_pd_new");
-	err = urxe_mr_reg(s->other_pd ? s->other_pd : s->pd, r->mem, r->len, r->iova, rights,
-			  &r->mr);
+	err = urxe_mr_reg(other ? s->other_pd : s->pd, r->mem, r->len, r->iova, rights, &r->mr);
 	if (err)
 		free(r->mem);
 	else

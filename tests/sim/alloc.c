@@ -211,8 +211,8 @@ static void destroy(struct objects *o)
 		check(!urxe_qp_free(o->qp[i]));
 	for (unsigned i = 0; i < N_MRS; i++)
 		check(!urxe_mr_dereg(o->mr[i]));
-	check(!urxe_mw_free(o->mw) && !urxe_ah_free(o->ah) && !urxe_srq_free(o->srq) && !urxe_cq_free(o->cq) &&
-	      !urxe_pd_free(o->pd));
+	check(!urxe_mw_free(o->mw) && !urxe_ah_free(o->ah) && !urxe_srq_free(o->srq) &&
+	      !urxe_cq_free(o->cq) && !urxe_pd_free(o->pd));
 }
 
 /* Returns whether the nth allocation was reached. */

@@ -39,7 +39,7 @@ int connect_up(struct urxe_qp *qp, const struct connect_attr *a, uint64_t now)
 	memcpy(attr.ah_attr.grh.dgid.raw, a->route.path.dgid.raw, sizeof(attr.ah_attr.grh.dgid));
 	if (a->type != IBV_QPT_UD)
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	if (a->type == IBV_QPT_RC)
+	if (a->type == IBV_QPT_RC || a->type == IBV_QPT_XRC_RECV)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	err = urxe_qp_modify(qp, &attr, mask, a->type == IBV_QPT_UD ? NULL : &a->route, now);
 	if (err)
@@ -47,7 +47,9 @@ int connect_up(struct urxe_qp *qp, const struct connect_attr *a, uint64_t now)
 
 	attr.qp_state = IBV_QPS_RTS;
 	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	if (a->type == IBV_QPT_RC)
+	if (a->type == IBV_QPT_XRC_RECV)
+		mask |= IBV_QP_TIMEOUT;
+	if (a->type == IBV_QPT_RC || a->type == IBV_QPT_XRC_SEND)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
 	return urxe_qp_modify(qp, &attr, mask, NULL, now);

@@ -157,8 +157,8 @@ void work_payload(const struct end *e, const struct op *op, uint8_t *ret_bytes)
 
 /*
  * Whether a window can be bound or invalidated is known only when it is asked for: if it cannot,
- * the operation becomes a WRITE of nothing. In the send queue's order what is posted counts as done,
- * for the peer only what is complete.
+ * the operation becomes a WRITE of nothing. In the send queue's order what is posted counts as
+ * done, for the peer only what is complete.
  */
 static void settle_window_op(struct end *e, struct op *op)
 {
@@ -247,8 +247,8 @@ static void build_binding(struct end *e, const struct op *op, struct post *p)
 		.mr = &p->mr,
 		.addr = b->iova,
 		.length = b->len,
-		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				   IBV_ACCESS_REMOTE_ATOMIC,
+		.mw_access_flags =
+			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 	};
 }
 

@@ -110,6 +110,7 @@ static void table_says_what_iba_table_38_says(void **state)
 			check_service(0x20, "UC", row, false);
 		check_service(0xa0, "XRC", row, !strchr(row->traits, 'r'));
 	}
+	check(0x1d, "RC_ATOMIC_WRITE", KIND_ATOMIC_WRITE, "fld", "R"); /* IBA 1.5 */
 	check(0x64, "UD_SEND_ONLY", KIND_SEND, "fld", "D");
 	check(0x65, "UD_SEND_ONLY_IMM", KIND_SEND, "fld", "DI");
 	check(0x81, "CNP", KIND_CNP, "fl", "N");
@@ -126,7 +127,7 @@ static void nothing_else_is_an_opcode(void **state)
 			assert_int_equal(urxe_opcodes[i].kind, KIND_NONE);
 	}
 	assert_int_equal(named, known);
-	assert_int_equal(named, 2 * 23 + 12 + 2 + 1);
+	assert_int_equal(named, 2 * 23 + 12 + 1 + 2 + 1);
 }
 
 static void unknown_names_have_no_opcode(void **state)
