@@ -20,9 +20,10 @@
  * last ret_x, untouched on failure. xrdma_last_error() explains the last failure of this thread in
  * one sentence: what is wrong, what was expected, what to do.
  *
- * Callbacks run inside xrdma_poll(), xrdma_process_event() or xrdma_run(), never inside any other
- * call. They may call anything here except xrdma_close() and those three. Every accepted operation
- * ends in exactly one callback.
+ * Callbacks run inside xrdma_poll(), xrdma_process_event(), xrdma_run() or xrdma_close(), never
+ * inside any other call. They may call anything here except those four (-EDEADLK). Every call and
+ * one-sided operation that was accepted ends in exactly one callback; of one-way messages, those
+ * that the peer had not consumed when XRDMA_CLOSED came are lost.
  *
  * Data path: xrdma_send_msg, xrdma_call, xrdma_reply, xrdma_poll and the msg functions make no
  * system call, take no lock and allocate nothing in the steady state.
@@ -89,6 +90,8 @@ XRDMA_API int xrdma_process_event(struct xrdma_context *ctx);
  * traffic, sleeping after an idle spell (option idle_us). Blocks.
  */
 XRDMA_API int xrdma_run(struct xrdma_context *ctx, int timeout_ms);
+/* From a callback, another thread or a signal handler: xrdma_run() returns soon, or the next one at
+ * once. */
 XRDMA_API void xrdma_stop(struct xrdma_context *ctx);
 
 /* ---- channels -------------------------------------------------------------------------------- */
@@ -99,7 +102,8 @@ enum xrdma_event {
 };
 
 struct xrdma_handlers {
-	/* A message came. It is the receiver's until xrdma_msg_free() or xrdma_reply(). */
+	/* A message came. It is the receiver's until xrdma_msg_free() or xrdma_reply(). May be
+	 * NULL: what comes is freed. */
 	void (*on_msg)(struct xrdma_channel *ch, struct xrdma_msg *msg, void *arg);
 	/* A peer exported a region; may be NULL. It is valid until XRDMA_CLOSED. */
 	void (*on_region)(struct xrdma_channel *ch, struct xrdma_remote_region *remote, void *arg);
@@ -131,8 +135,12 @@ XRDMA_API void *xrdma_channel_user(const struct xrdma_channel *ch);
 XRDMA_API int xrdma_msg_new(struct xrdma_channel *ch, size_t len, struct xrdma_msg **ret_msg);
 XRDMA_API void *xrdma_msg_data(struct xrdma_msg *msg);
 XRDMA_API size_t xrdma_msg_len(const struct xrdma_msg *msg);
-/* Give back a message that was not sent, or that was received and is done with: this is what the
- * sender's window and its acknowledgement wait for. */
+/*
+ * Give back a message that was not sent, or that was received and is done with; also after
+ * XRDMA_CLOSED. To the sender a message counts as consumed when on_msg (or done) has returned,
+ * unless receive memory is spent: then what the application keeps makes the sender wait. A request
+ * that is freed without reply ends at the caller with -ENOMSG.
+ */
 XRDMA_API void xrdma_msg_free(struct xrdma_msg *msg);
 
 /* One way. On success the message is the library's. -EAGAIN: the queue of the channel is full. */
@@ -191,7 +199,7 @@ XRDMA_API uint32_t xrdma_remote_region_slots(const struct xrdma_remote_region *r
 XRDMA_API size_t xrdma_remote_region_slot_bytes(const struct xrdma_remote_region *remote);
 
 /*
- * One-sided: len bytes between msg and a peer's slot at an offset. done gets msg back in place of a
+ * One-sided: msg's bytes to or from a peer's slot at an offset. done gets msg back in place of a
  * reply; -EACCES: the peer refused; -ESTALE: the key is of an earlier epoch.
  */
 XRDMA_API int xrdma_put(struct xrdma_channel *ch, struct xrdma_remote_region *remote, uint32_t slot,
@@ -199,7 +207,8 @@ XRDMA_API int xrdma_put(struct xrdma_channel *ch, struct xrdma_remote_region *re
 XRDMA_API int xrdma_get(struct xrdma_channel *ch, struct xrdma_remote_region *remote, uint32_t slot,
 			size_t offset, struct xrdma_msg *msg, xrdma_done *done, void *arg);
 
-/* A one-way message whose payload is what lies in the peer's slot: 16 bits on the wire, no copy.
+/* A one-way message whose payload is what lies in the peer's slot: 16 bits on the wire, no copy. To
+ * be sent when the put that filled the slot is done.
  * There xrdma_msg_slot() tells which; elsewhere it is -1. */
 XRDMA_API int xrdma_send_slot(struct xrdma_channel *ch, struct xrdma_remote_region *remote,
 			      uint32_t slot, size_t len);
@@ -209,9 +218,9 @@ XRDMA_API int xrdma_msg_slot(const struct xrdma_msg *msg);
  */
 
 /*
- * A message over len bytes at data, which stays the caller's. Registered through a cache: the second
- * time costs a look-up. The memory is in use until the message is freed by xrdma_msg_free(), or
- * else, once it was sent, until released (may be NULL) is called.
+ * A message over len bytes at data, which stays the caller's. Registered through a cache: the
+ * second time costs a look-up. The memory is in use until the message is freed by xrdma_msg_free(),
+ * or else, once it was sent, until released (may be NULL) is called.
  */
 typedef void xrdma_released(void *data, size_t len, void *arg);
 XRDMA_API int xrdma_msg_wrap(struct xrdma_channel *ch, void *data, size_t len,

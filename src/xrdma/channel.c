@@ -17,16 +17,19 @@ enum { DRAIN_NS = 1000000000, CHANNEL_TIMERS = 3 };
 
 static const struct {
 	const char *name;
-	unsigned next;  /* states that may follow */
-	bool accepts;   /* messages of the application */
-	bool flows;     /* messages go and come */
+	unsigned next; /* states that may follow */
+	bool accepts;  /* messages of the application */
+	bool flows;    /* messages go and come */
 } states[XR_CH_N_STATES] = {
 	[XR_CH_DIALING] = {.name = "dialing", .next = TO(HELLO) | TO(DRAINING), .accepts = true},
 	[XR_CH_HELLO] = {.name = "hello", .next = TO(READY) | TO(DRAINING), .accepts = true},
 	[XR_CH_READY] = {.name = "ready", .next = TO(PROBING) | TO(DRAINING), .accepts = true},
 	[XR_CH_PROBING] = {.name = "probing", .next = TO(OPENING) | TO(DRAINING), .accepts = true},
 	[XR_CH_OPENING] = {.name = "opening", .next = TO(OPEN) | TO(DRAINING), .accepts = true},
-	[XR_CH_OPEN] = {.name = "open", .next = TO(CLOSING) | TO(DRAINING), .accepts = true, .flows = true},
+	[XR_CH_OPEN] = {.name = "open",
+			.next = TO(CLOSING) | TO(DRAINING),
+			.accepts = true,
+			.flows = true},
 	[XR_CH_CLOSING] = {.name = "closing", .next = TO(BYE) | TO(DRAINING), .flows = true},
 	[XR_CH_BYE] = {.name = "bye", .next = TO(DRAINING), .flows = true},
 	[XR_CH_DRAINING] = {.name = "draining", .next = TO(CLOSED)},
@@ -56,6 +59,7 @@ void xr_channel_touch(struct xrdma_channel *ch)
 {
 	if (!list_linked(&ch->touched))
 		list_add_tail(&ch->ctx->touched, &ch->touched);
+	xr_context_kick(ch->ctx);
 }
 
 /* ---- handles ---- */
@@ -167,6 +171,11 @@ static void destroy(struct xrdma_channel *ch)
 	free(ch);
 }
 
+static void drop_msg(struct xrdma_channel *ch, struct xrdma_msg *msg, void *arg)
+{
+	xrdma_msg_free(msg);
+}
+
 int xr_channel_new(struct xrdma_context *ctx, const struct xrdma_handlers *handlers, void *arg,
 		   struct xrdma_channel **ret_ch)
 {
@@ -182,10 +191,12 @@ int xr_channel_new(struct xrdma_context *ctx, const struct xrdma_handlers *handl
 	}
 	ch->ctx = ctx;
 	ch->handlers = *handlers;
+	if (!ch->handlers.on_msg)
+		ch->handlers.on_msg = drop_msg;
 	ch->arg = arg;
 	ch->boot_watch.fd = -1;
-	ch->bounds = (struct xr_bounds){
-		.small_bytes = ctx->conf.small_bytes, .max_bytes = ctx->conf.max_msg};
+	ch->bounds = (struct xr_bounds){.small_bytes = ctx->conf.small_bytes,
+					.max_bytes = ctx->conf.max_msg};
 	list_init(&ch->link);
 	list_init(&ch->touched);
 	list_init(&ch->own_rq.debts);
@@ -300,6 +311,7 @@ static void finish(struct xrdma_channel *ch)
 
 void xr_channel_check_gone(struct xrdma_channel *ch)
 {
+	/* Its handle is dropped last: before, XRDMA_CLOSED is still being told. */
 	if (ch->state == XR_CH_CLOSED && ch->held == 0 &&
 	    xr_channel_by_handle(ch->ctx, ch->handle) != ch)
 		destroy(ch);
@@ -313,7 +325,7 @@ static bool all_ended(const struct xrdma_channel *ch)
 		return false;
 	if (ch->rq == &ch->own_rq)
 		return ch->own_rq.posted == 0;
-	return ch->last_wqe; /* IBA C10-... : no receive of a shared queue is touched after */
+	return ch->last_wqe /* no receive of the shared queue is touched after it */;
 }
 
 void xr_channel_drain_step(struct xrdma_channel *ch)
@@ -345,7 +357,6 @@ void xr_channel_fail(struct xrdma_channel *ch, int status, const char *why)
 		 strerror(-status));
 	xr_error(status, "channel closed: %s", why);
 	drain(ch);
-	xr_context_kick(ch->ctx);
 }
 
 /* All that was accepted is consumed by the peer. */
@@ -405,7 +416,6 @@ void xrdma_channel_close(struct xrdma_channel *ch)
 	if (ch->state < XR_CH_OPEN)
 		xr_channel_fail(ch, -ECANCELED, "closed before it was connected");
 	xr_channel_touch(ch);
-	xr_context_kick(ch->ctx);
 }
 
 void xrdma_channel_set_user(struct xrdma_channel *ch, void *user)

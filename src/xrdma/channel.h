@@ -15,15 +15,15 @@
 #include "xrdma/window.h"
 
 /* Queue pair numbers are spread well enough as they are. */
-#define HASH_FUNCTION(key, len, hash) ((hash) = *(const uint32_t *)(key) * 2654435761U)
+#define HASH_FUNCTION(key, len, hash) ((hash) = *(const uint32_t *)(key)*2654435761U)
 #include <uthash.h>
 
 enum xr_ch_state {
-	XR_CH_DIALING,  /* TCP and TLS */
-	XR_CH_HELLO,    /* queue pair made; waiting for the peer's HELLO */
-	XR_CH_READY,    /* queue pair connected; waiting for the peer to say so too */
-	XR_CH_PROBING,  /* reading the peer's probe */
-	XR_CH_OPENING,  /* read; waiting for the peer to have read ours */
+	XR_CH_DIALING, /* TCP and TLS */
+	XR_CH_HELLO,   /* queue pair made; waiting for the peer's HELLO */
+	XR_CH_READY,   /* queue pair connected; waiting for the peer to say so too */
+	XR_CH_PROBING, /* reading the peer's probe */
+	XR_CH_OPENING, /* read; waiting for the peer to have read ours */
 	XR_CH_OPEN,
 	XR_CH_CLOSING,  /* what was accepted goes out and is acknowledged */
 	XR_CH_BYE,      /* and so said; waiting for the peer to say the same */
@@ -57,13 +57,13 @@ enum {
 struct xrdma_channel {
 	struct xrdma_context *ctx;
 	enum xr_ch_state state;
-	int status;  /* why it closes */
-	bool dialed; /* else accepted */
+	int status;     /* why it closes */
+	bool dialed;    /* else accepted */
 	bool announced; /* the application knows of it */
 	bool close_asked;
 	bool drained;  /* or given up: nothing more will end */
 	bool last_wqe; /* the shared receive queue is done with the queue pair */
-	uint32_t held;  /* messages in the application's hands */
+	uint32_t held; /* messages in the application's hands */
 	uint32_t handle;
 	struct list link;    /* of the context */
 	struct list touched; /* of the context, while handling a batch */

@@ -140,8 +140,10 @@ int xr_channel_send(struct xrdma_channel *ch, struct xrdma_msg *m, bool must)
 
 	if (ch->queued >= ctx->conf.queue_depth && !must) {
 		ctx->stats.queue_full++;
-		return xr_error(-EAGAIN, "%u messages wait in this channel (queue_depth): the peer "
-					 "does not consume them", ch->queued);
+		return xr_error(-EAGAIN,
+				"%u messages wait in this channel (queue_depth): the peer "
+				"does not consume them",
+				ch->queued);
 	}
 	ret = prepare(ch, m);
 	if (ret)
@@ -179,8 +181,7 @@ static bool pump_queue(struct xrdma_channel *ch)
 
 static bool post_ack(struct xrdma_channel *ch, enum xr_type type)
 {
-	struct xr_head h = {
-		.type = type, .ctrl_ack = ch->win.ctl_seen, .epoch = ch->bounds.epoch};
+	struct xr_head h = {.type = type, .ctrl_ack = ch->win.ctl_seen, .epoch = ch->bounds.epoch};
 
 	if (!xr_window_control_open(&ch->win))
 		return true; /* a report of the peer will open it, and bring us here again */

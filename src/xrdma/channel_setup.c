@@ -341,7 +341,8 @@ void xr_channel_boot_due(struct xr_timer *t)
 	if (ch->boot)
 		boot_step(ch);
 	else
-		xr_channel_fail(ch, -ECONNRESET, "the peer said BYE and went without its last message");
+		xr_channel_fail(ch, -ECONNRESET,
+				"the peer said BYE and went without its last message");
 }
 
 void xr_channel_boot_bye(struct xrdma_channel *ch)
@@ -374,9 +375,7 @@ static int start(struct xrdma_channel *ch)
 
 static int check_handlers(const struct xrdma_handlers *handlers)
 {
-	if (!handlers || !handlers->on_msg)
-		return xr_error(-EINVAL, "handlers need at least on_msg");
-	return 0;
+	return handlers ? 0 : xr_error(-EINVAL, "no handlers: give an empty struct at least");
 }
 
 int xrdma_connect(struct xrdma_context *ctx, const char *address,

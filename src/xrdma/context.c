@@ -78,8 +78,9 @@ int xr_cq_promise(struct xrdma_context *ctx, int32_t n)
 		if (ret)
 			return xr_error(-ret,
 					"the completion queue holds %d and must hold %u (device "
-					"%s: at most %d): %s", ctx->cq->cqe, need, ctx->device,
-					ctx->attr.max_cqe, strerror(ret));
+					"%s: at most %d): %s",
+					ctx->cq->cqe, need, ctx->device, ctx->attr.max_cqe,
+					strerror(ret));
 	}
 	ctx->cq_promised = need;
 	return 0;
@@ -138,8 +139,8 @@ static int open_queues(struct xrdma_context *ctx)
 	ctx->comp = ctx->pd ? ibv_create_comp_channel(ctx->verbs) : NULL;
 	ctx->cq = ctx->comp ? ibv_create_cq(ctx->verbs, cqe, NULL, ctx->comp, 0) : NULL;
 	if (!ctx->cq)
-		return xr_error(-errno, "device %s: no completion queue of %d: %s", ctx->device, cqe,
-				strerror(errno));
+		return xr_error(-errno, "device %s: no completion queue of %d: %s", ctx->device,
+				cqe, strerror(errno));
 	ctx->cq_promised = ctx->conf.max_wr;
 	return 0;
 }
@@ -187,8 +188,9 @@ static int open_shared_receives(struct xrdma_context *ctx)
 	if (xr_rq_init(&ctx->srq, ctx, attr.attr.max_wr, (uint64_t)XR_WR_SHARED << 62))
 		return -ENOMEM;
 	ctx->srq.srq = ibv_create_srq(ctx->pd, &attr);
-	return ctx->srq.srq ? 0 : xr_error(-errno, "no shared receive queue of %u: %s",
-					   attr.attr.max_wr, strerror(errno));
+	return ctx->srq.srq ? 0
+			    : xr_error(-errno, "no shared receive queue of %u: %s",
+				       attr.attr.max_wr, strerror(errno));
 }
 
 static int open_all(struct xrdma_context *ctx)
@@ -218,12 +220,12 @@ static void close_all(struct xrdma_context *ctx)
 	if (ctx->boot_open)
 		xr_boot_world_fini(&ctx->boot);
 	xr_progress_fini(ctx);
-	xr_regions_free_all(ctx);
 	if (ctx->srq.srq)
 		(void)ibv_destroy_srq(ctx->srq.srq);
 	if (ctx->srq.slots)
 		xr_rq_fini(&ctx->srq);
 	xr_msgs_fini(ctx);
+	xr_regions_free_all(ctx);
 	xr_mem_free(ctx->mem);
 	if (ctx->cq) {
 		ibv_ack_cq_events(ctx->cq, ctx->unacked_events);
@@ -273,11 +275,11 @@ int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx)
 	list_init(&ctx->ended);
 	list_init(&ctx->listeners);
 	list_init(&ctx->regions);
-	ctx->epoll_fd = -1;
+	ctx->epoll_fd = ctx->wake_watch.fd = ctx->timer_watch.fd = -1;
 	xr_flow_init(&ctx->flow, ctx->conf.max_wr, QUANTUM, ctx->conf.signal_every);
 	ret = open_all(ctx);
-	if (ret == 0 && getrandom(&ctx->incarnation, sizeof(ctx->incarnation), 0) !=
-				sizeof(ctx->incarnation))
+	if (ret == 0 &&
+	    getrandom(&ctx->incarnation, sizeof(ctx->incarnation), 0) != sizeof(ctx->incarnation))
 		ret = xr_error(-EIO, "no random numbers");
 	if (ret) {
 		close_all(ctx);

@@ -73,7 +73,7 @@ struct xrdma_context {
 	struct list owing;  /* receive queues that wait for it too */
 	bool fed;           /* receive memory was released since they were looked at */
 
-	struct xr_rq srq;       /* for many channels */
+	struct xr_rq srq; /* for many channels */
 	struct xr_rq_batch batch;
 
 	struct xr_entry *entries;

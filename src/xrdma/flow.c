@@ -32,6 +32,7 @@ bool xr_flow_post(struct xr_flow *f, struct xr_flow_queue *q, bool signal)
 	q->head++;
 	q->silent++;
 	f->used++;
+	f->posted++;
 	if (q->quantum)
 		q->quantum--;
 	if (!signal && !must_signal(f, q))

@@ -22,6 +22,7 @@ struct xr_flow {
 	uint32_t used;
 	uint32_t quantum;
 	uint32_t signal_every;
+	uint64_t posted; /* in all */
 	struct list circle;
 };
 
@@ -29,8 +30,8 @@ struct xr_flow {
 struct xr_flow_queue {
 	struct list turn; /* in the circle */
 	uint32_t size;
-	uint32_t head; /* the next to be posted */
-	uint32_t tail; /* all before it have ended */
+	uint32_t head;    /* the next to be posted */
+	uint32_t tail;    /* all before it have ended */
 	uint32_t silent;  /* posted since the last that asked for a completion */
 	uint32_t quantum; /* left of this turn */
 };

@@ -39,8 +39,7 @@ bool xr_move_pump(struct xrdma_channel *ch)
 
 		if (ch->fragments >= ch->max_fragments)
 			return true; /* a fragment's end brings us here again */
-		if (!xr_flow_room(&ctx->flow, &ch->flow, XR_SPARE_CONTROL) ||
-		    ch->flow.quantum == 0)
+		if (!xr_flow_room(&ctx->flow, &ch->flow, XR_SPARE_CONTROL) || ch->flow.quantum == 0)
 			return false;
 		if (!last)
 			len = ch->agreed.frag_bytes;

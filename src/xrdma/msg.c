@@ -65,7 +65,8 @@ struct xrdma_msg *xr_msg_get(struct xrdma_context *ctx)
 	m->data = NULL;
 	m->len = 0;
 	m->origin = XR_FROM_NOWHERE;
-	m->received = m->unacked = m->answered = m->owes = m->complete = m->small = m->write = false;
+	m->received = m->unacked = m->answered = m->owes = m->complete = m->small = m->write =
+		false;
 	m->wrs = 0;
 	m->slot = -1;
 	m->region = NULL;
@@ -80,6 +81,8 @@ void xr_msg_drop_memory(struct xrdma_msg *m)
 	switch ((enum xr_origin)m->origin) {
 	case XR_FROM_RX:
 		m->ctx->fed = true;
+		if (!list_empty(&m->ctx->hungry) || !list_empty(&m->ctx->owing))
+			xr_context_kick(m->ctx);
 		__attribute__((fallthrough));
 	case XR_FROM_TX:
 		xr_mem_release(m->ctx->mem, &m->buf);
@@ -137,11 +140,17 @@ struct xrdma_msg *xr_msg_rx_new(struct xrdma_context *ctx)
 
 int xr_msg_register(struct xrdma_msg *m, unsigned access)
 {
+	struct xr_regcache *cache = xr_mem_regcache(m->ctx->mem);
 	int ret;
 
-	if (m->origin != XR_FROM_CALLER || m->ref.entry || m->len == 0)
+	if (m->origin != XR_FROM_CALLER || m->len == 0)
 		return 0;
-	ret = xr_regcache_get(xr_mem_regcache(m->ctx->mem), m->data, m->len, access, &m->ref);
+	if (m->ref.entry && m->access == access)
+		return 0;
+	if (m->ref.entry)
+		xr_regcache_put(cache, &m->ref);
+	m->access = access;
+	ret = xr_regcache_get(cache, m->data, m->len, access, &m->ref);
 	if (ret) {
 		m->ref.entry = NULL;
 		return ret;
@@ -191,8 +200,9 @@ static int check_new(const struct xrdma_channel *ch, size_t len)
 	if (!xr_channel_accepts(ch))
 		return xr_error(-EPIPE, "the channel is closed: no new messages");
 	if (len > ch->bounds.max_bytes)
-		return xr_error(-EMSGSIZE, "a message of %zu bytes; the limit of this channel is "
-					   "%u (the smaller max_msg of both sides)",
+		return xr_error(-EMSGSIZE,
+				"a message of %zu bytes; the limit of this channel is "
+				"%u (the smaller max_msg of both sides)",
 				len, ch->bounds.max_bytes);
 	return 0;
 }

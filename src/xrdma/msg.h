@@ -57,7 +57,8 @@ struct xrdma_msg {
 	uint32_t tag; /* REGION */
 	int slot;     /* payload lies in this slot, or -1 */
 	struct xr_buf buf;
-	struct xr_regcache_ref ref; /* XR_FROM_CALLER, once registered */
+	struct xr_regcache_ref ref;  /* XR_FROM_CALLER, once registered */
+	unsigned access;             /* with these rights: IBV_ACCESS_* */
 	struct xrdma_region *region; /* slot's, or exported */
 	/* fragments of a large payload or one-sided operation */
 	struct list moving;

@@ -177,11 +177,12 @@ int xr_progress_init(struct xrdma_context *ctx)
 
 void xr_progress_fini(struct xrdma_context *ctx)
 {
-	if (ctx->epoll_fd < 0)
-		return;
-	close(ctx->epoll_fd);
-	close(ctx->wake_watch.fd);
-	close(ctx->timer_watch.fd);
+	const int fds[] = {ctx->epoll_fd, ctx->wake_watch.fd, ctx->timer_watch.fd};
+
+	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+		if (fds[i] >= 0)
+			close(fds[i]);
+	}
 }
 
 static void write_wake(const struct xrdma_context *ctx)
@@ -305,6 +306,7 @@ static int housekeeping(struct xrdma_context *ctx)
 	if (ctx->now >= ctx->trim_at) {
 		ctx->trim_at = ctx->now + ctx->conf.trim_ms * NSEC_PER_MSEC;
 		(void)xr_mem_trim(ctx->mem, ctx->now);
+		ctx->fed = true; /* the system may have memory by now */
 	}
 	return handle_descriptors(ctx, 0);
 }
@@ -369,12 +371,15 @@ static void set_timer(struct xrdma_context *ctx)
 /* Handle all there is, until asking for an event and looking again find nothing. */
 static int handle_and_arm(struct xrdma_context *ctx)
 {
+	uint64_t posted;
 	int total = 0, n;
 
 	do {
 		do {
+			posted = ctx->flow.posted;
 			n = xr_progress_completions(ctx);
 			n += xr_calls_end_cancelled(ctx);
+			n += ctx->flow.posted != posted; /* turns may be left */
 			total += n;
 		} while (n);
 		n = handle_descriptors(ctx, 0);

@@ -36,11 +36,11 @@ enum {
 
 struct xr_head {
 	enum xr_type type;
-	bool large;       /* the payload is to be read from key */
-	uint8_t ctrl_ack; /* control messages received, modulo 256 */
-	uint32_t id;      /* REQ, RSP, ERR_RSP: of the call; REGION, SLOT: of the export */
-	uint32_t len;     /* payload bytes, wherever they are */
-	uint32_t epoch;   /* of the sender's connection */
+	bool large;        /* the payload is to be read from key */
+	uint8_t ctrl_ack;  /* control messages received, modulo 256 */
+	uint32_t id;       /* REQ, RSP, ERR_RSP: of the call; REGION, SLOT: of the export */
+	uint32_t len;      /* payload bytes, wherever they are */
+	uint32_t epoch;    /* of the sender's connection */
 	struct xr_key key; /* large, REGION */
 	int status;        /* ERR_RSP: a negative errno value */
 	uint32_t n_slots;  /* REGION */
@@ -64,9 +64,9 @@ const char *xr_type_name(enum xr_type type);
 size_t xr_head_put(uint8_t *p, const struct xr_head *h);
 
 /*
- * Parse size bytes that came. A payload that is not large is the ret_h->len bytes behind the header.
- * -EPROTO: no peer that keeps to the protocol sends this, *ret_why says what it is. -ESTALE: it is
- * of another epoch.
+ * Parse size bytes that came. A payload that is not large is the ret_h->len bytes behind the
+ * header. -EPROTO: no peer that keeps to the protocol sends this, *ret_why says what it is.
+ * -ESTALE: it is of another epoch.
  */
 int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
 		  struct xr_head *ret_h, const char **ret_why);

@@ -261,10 +261,10 @@ static int check_range(const struct xrdma_channel *ch, const struct xrdma_remote
 		return xr_error(-EINVAL, "this region was exported over another channel");
 	if (slot >= remote->n_slots || offset > remote->slot_bytes ||
 	    len > remote->slot_bytes - offset)
-		return xr_error(-EINVAL,
-				"%zu bytes at %zu of slot %u; the region has %u slots of %llu bytes",
-				len, offset, slot, remote->n_slots,
-				(unsigned long long)remote->slot_bytes);
+		return xr_error(
+			-EINVAL,
+			"%zu bytes at %zu of slot %u; the region has %u slots of %llu bytes", len,
+			offset, slot, remote->n_slots, (unsigned long long)remote->slot_bytes);
 	return 0;
 }
 

@@ -6,27 +6,27 @@
 #include <stdint.h>
 
 #define XR_STATS(X)                                                                                \
-	X(msgs_sent)         /* windowed messages */                                               \
-	X(bytes_sent)        /* of their payloads */                                               \
+	X(msgs_sent)  /* windowed messages */                                                      \
+	X(bytes_sent) /* of their payloads */                                                      \
 	X(msgs_received)                                                                           \
 	X(bytes_received)                                                                          \
-	X(acks_sent)         /* bare acknowledgements */                                           \
+	X(acks_sent) /* bare acknowledgements */                                                   \
 	X(acks_received)                                                                           \
-	X(large_read)        /* large payloads fetched */                                          \
-	X(fragments)         /* READs and WRITEs posted */                                         \
-	X(queue_full)        /* sends that got -EAGAIN */                                          \
-	X(window_closed)     /* sends that had to wait for the peer */                             \
+	X(large_read)    /* large payloads fetched */                                              \
+	X(fragments)     /* READs and WRITEs posted */                                             \
+	X(queue_full)    /* sends that got -EAGAIN */                                              \
+	X(window_closed) /* sends that had to wait for the peer */                                 \
 	X(calls)                                                                                   \
 	X(calls_timed_out)                                                                         \
 	X(calls_cancelled)                                                                         \
-	X(late_replies)      /* of calls that had ended */                                         \
-	X(unanswered)        /* requests freed without a reply */                                  \
-	X(rx_starved)        /* receives that had to wait for memory */                            \
-	X(channels)          /* open now */                                                        \
+	X(late_replies) /* of calls that had ended */                                              \
+	X(unanswered)   /* requests freed without a reply */                                       \
+	X(rx_starved)   /* receives that had to wait for memory */                                 \
+	X(channels)     /* open now */                                                             \
 	X(channels_opened)                                                                         \
-	X(channels_closed)   /* in good order */                                                   \
+	X(channels_closed) /* in good order */                                                     \
 	X(channels_failed)                                                                         \
-	X(protocol_errors)   /* peers that did not keep to the protocol */                         \
+	X(protocol_errors) /* peers that did not keep to the protocol */                           \
 	X(stale_epochs)                                                                            \
 	X(stale_completions) /* of queue pairs that are no more */                                 \
 	X(qps)               /* existing now */                                                    \
@@ -38,9 +38,9 @@
 	X(wc_rnr)            /* the peer had no receive posted */                                  \
 	X(wc_flushed)        /* bystanders of an error */                                          \
 	X(wc_other)                                                                                \
-	X(memory_regions)    /* now */                                                             \
-	X(memory_bytes)      /* registered now */                                                  \
-	X(sleeps)            /* of xrdma_run() */
+	X(memory_regions) /* now */                                                                \
+	X(memory_bytes)   /* registered now */                                                     \
+	X(sleeps)         /* of xrdma_run() */
 
 struct xr_stats {
 #define X(name) uint64_t name;

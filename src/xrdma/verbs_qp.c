@@ -22,8 +22,8 @@ static bool shared(const struct xrdma_context *ctx)
 }
 
 /*
- * Of a shared queue nobody is promised more than a small share of what is left, so that something is
- * left for thousands.
+ * Of a shared queue nobody is promised more than a small share of what is left, so that something
+ * is left for thousands.
  */
 static void offer_window(struct xrdma_channel *ch)
 {
@@ -99,7 +99,7 @@ static int create(struct xrdma_channel *ch, uint32_t receives)
 				ctx->device, ch->flow.size, receives, strerror(errno));
 	ctx->stats.qps++;
 	ch->max_inline = ctx->conf.max_inline < attr.cap.max_inline_data ? ctx->conf.max_inline
-									: attr.cap.max_inline_data;
+									 : attr.cap.max_inline_data;
 	ch->own_rq.qp = ch->qp;
 	return 0;
 }
@@ -111,9 +111,9 @@ static int to_init(struct xrdma_channel *ch)
 		.port_num = (uint8_t)ch->ctx->port,
 		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
 	};
-	int ret = ibv_modify_qp(ch->qp, &attr,
-				IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					IBV_QP_ACCESS_FLAGS);
+	int ret =
+		ibv_modify_qp(ch->qp, &attr,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 
 	return ret ? xr_error(-ret, "queue pair to INIT: %s", strerror(ret)) : 0;
 }
@@ -219,10 +219,10 @@ void xr_qp_free(struct xrdma_channel *ch)
 	if (ctx->batch.rq == &ch->own_rq)
 		xr_rq_flush(ctx);
 	if (ch->qp) {
-		if (ch->rq == &ctx->srq) {
+		if (ch->by_qpn.tbl)
 			HASH_DELETE(by_qpn, ctx->by_qpn, ch);
+		if (ch->rq == &ctx->srq)
 			xr_rq_withdraw(&ctx->srq, ch->rx_promised);
-		}
 		(void)ibv_destroy_qp(ch->qp);
 		ch->qp = NULL;
 		ctx->stats.qps--;

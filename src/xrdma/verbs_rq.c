@@ -140,10 +140,11 @@ bool xr_rq_refill(struct xr_rq *rq, struct xrdma_msg *m, struct xrdma_channel *c
 int xr_rq_promise(struct xr_rq *rq, uint32_t n)
 {
 	if (rq->promised + n > rq->capacity)
-		return xr_error(-ENOBUFS,
-				"the shared receive queue has %u places, %u of them are promised to "
-				"channels, and this one needs %u: raise srq_max or lower window",
-				rq->capacity, rq->promised, n);
+		return xr_error(
+			-ENOBUFS,
+			"the shared receive queue has %u places, %u of them are promised to "
+			"channels, and this one needs %u: raise srq_max or lower window",
+			rq->capacity, rq->promised, n);
 	rq->promised += n;
 	while (rq->posted < rq->promised) {
 		if (!xr_rq_refill(rq, NULL, NULL, 0)) {

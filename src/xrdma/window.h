@@ -14,7 +14,8 @@
  *	  if the peer must be at a standstill; else after a delay;
  *	- the last of the control credits is kept for a message that reports control messages. That
  *	  message frees credits of the peer, whose own last credit... so two sides with both windows
- *	  full and all other credits spent still get out (tests/xrdma/window_all.c tries every order);
+ *	  full and all other credits spent still get out (tests/xrdma/window_all.c tries every
+ *order);
  *	- control messages are reported from two on, not from one: else a report would have to be
  *	  answered by a report, for ever. Hence at least three credits.
  */

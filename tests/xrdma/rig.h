@@ -6,11 +6,8 @@
 #ifndef XR_TEST_RIG_H
 #define XR_TEST_RIG_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "../unit/unit.h"
+
 #include <stdbool.h>
 #include <xrdma/xrdma.h>
 

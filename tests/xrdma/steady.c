@@ -10,8 +10,8 @@
 #include "base/clock.h"
 
 #include <sched.h>
-#include <stdbool.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

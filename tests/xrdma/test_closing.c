@@ -125,10 +125,10 @@ static void the_peer_is_killed(void **state)
 	client->ctx = rig_context(NULL);
 	r.stalled[RIG_SERVER] = true;
 	snprintf(r.address, sizeof(r.address), "127.0.0.1:%d", n);
-	assert_int_equal(
-		xrdma_connect(client->ctx, r.address, &rig_handlers, client, &client->ch), 0);
-	assert_int_equal(
-		xrdma_call(client->ch, rig_msg(client->ch, 10, 1), 0, rig_done, &c, NULL), 0);
+	assert_int_equal(xrdma_connect(client->ctx, r.address, &rig_handlers, client, &client->ch),
+			 0);
+	assert_int_equal(xrdma_call(client->ch, rig_msg(client->ch, 10, 1), 0, rig_done, &c, NULL),
+			 0);
 	rig_until(&r, client->n_connected);
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
@@ -150,8 +150,7 @@ static void nobody_listens(void **state)
 		struct xrdma_channel *ch;
 
 		assert_int_equal(
-			xrdma_connect(r.side[0].ctx, r.address, &rig_handlers, &r.side[0], &ch),
-			0);
+			xrdma_connect(r.side[0].ctx, r.address, &rig_handlers, &r.side[0], &ch), 0);
 		rig_until(&r, r.side[RIG_CLIENT].n_closed == i + 1);
 		assert_int_equal(r.side[RIG_CLIENT].status, -ECONNREFUSED);
 	}
@@ -198,14 +197,15 @@ static void one_life(struct rig *r, unsigned i)
 	static struct rig_call c;
 
 	c.ended = false;
-	assert_int_equal(xrdma_call(ch, rig_msg(ch, i % 3 ? 100 : 100000, i), 0, rig_done, &c, NULL),
-			 0);
+	assert_int_equal(
+		xrdma_call(ch, rig_msg(ch, i % 3 ? 100 : 100000, i), 0, rig_done, &c, NULL), 0);
 	if (i % 2) { /* under load */
 		rig_until(r, c.ended);
 		xrdma_msg_free(c.reply);
 	}
 	xrdma_channel_close(i % 4 < 2 ? ch : r->side[RIG_SERVER].ch);
-	rig_until(r, r->side[RIG_CLIENT].n_closed == n + 1 && r->side[RIG_SERVER].n_closed == k + 1);
+	rig_until(r,
+		  r->side[RIG_CLIENT].n_closed == n + 1 && r->side[RIG_SERVER].n_closed == k + 1);
 	assert_true(c.ended);
 	if (i % 2 == 0)
 		xrdma_msg_free(c.reply);

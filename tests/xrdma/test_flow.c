@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "xrdma/flow.h"
+#include "../unit/unit.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "xrdma/flow.h"
 
 static void slots_free_by_completion(void **state)
 {
@@ -22,7 +18,7 @@ static void slots_free_by_completion(void **state)
 	}
 	assert_false(xr_flow_room(&f, &q, 0));
 	assert_int_equal(xr_flow_retire(&f, &q, UINT32_MAX - 4), 0); /* ended before */
-	assert_int_equal(xr_flow_retire(&f, &q, 8), 0);		     /* not posted */
+	assert_int_equal(xr_flow_retire(&f, &q, 8), 0);              /* not posted */
 	assert_int_equal(xr_flow_retire(&f, &q, UINT32_MAX), 4);
 	assert_int_equal(xr_flow_outstanding(&q), 4);
 	assert_int_equal(f.used, 4);
@@ -42,7 +38,7 @@ static void one_in_so_many_is_signalled(void **state)
 	for (unsigned i = 1; i <= 64; i++)
 		assert_int_equal(xr_flow_post(&f, &q, false), i % 16 == 0);
 	assert_true(xr_flow_post(&f, &q, true)); /* who asks gets it */
-	xr_flow_unpost(&f, &q);			 /* not posted: the next asks in its place */
+	xr_flow_unpost(&f, &q);                  /* not posted: the next asks in its place */
 	assert_int_equal(xr_flow_outstanding(&q), 64);
 	assert_true(xr_flow_post(&f, &q, false));
 }

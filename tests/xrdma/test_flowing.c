@@ -150,9 +150,8 @@ static void m10_fair_between_channels(void **state)
 	go_on = true;
 	moved = 0;
 	for (in_flight = 0; in_flight < 8; in_flight++)
-		assert_int_equal(xrdma_call(big, rig_msg(big, 4 << 20, 1), 0, keep_reading, NULL,
-					    NULL),
-				 0);
+		assert_int_equal(
+			xrdma_call(big, rig_msg(big, 4 << 20, 1), 0, keep_reading, NULL, NULL), 0);
 	began = rig_now_ms();
 	for (unsigned i = 0; i < 500; i++) {
 		c.ended = false;

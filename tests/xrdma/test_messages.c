@@ -22,9 +22,22 @@ static void m4_one_way_in_order(void **state)
 
 static void m5_sizes(void **state)
 {
-	static const size_t sizes[] = {0,     1,	  63,	    64,	     65,      4095,	4096,
-				       4097,  65535,	  65536,    65537,   1 << 20, (1 << 20) + 1,
-				       3 << 20, (8 << 20) + 1, 64 << 20};
+	static const size_t sizes[] = {0,
+				       1,
+				       63,
+				       64,
+				       65,
+				       4095,
+				       4096,
+				       4097,
+				       65535,
+				       65536,
+				       65537,
+				       1 << 20,
+				       (1 << 20) + 1,
+				       3 << 20,
+				       (8 << 20) + 1,
+				       64 << 20};
 	struct rig r;
 
 	rig_open(&r, NULL);
@@ -133,13 +146,12 @@ static void m6_callers_own_memory(void **state)
 
 static void bad_parameters(void **state)
 {
-	const struct xrdma_handlers none = {NULL};
 	struct xrdma_channel *ch, *other;
 	struct xrdma_msg *m, *received;
 	struct rig r;
 
 	rig_open(&r, "max_msg=1M");
-	assert_int_equal(xrdma_connect(r.side[0].ctx, r.address, &none, NULL, &ch), -EINVAL);
+	assert_int_equal(xrdma_connect(r.side[0].ctx, r.address, NULL, NULL, &ch), -EINVAL);
 	assert_int_equal(xrdma_connect(r.side[0].ctx, "nonsense", &rig_handlers, NULL, &ch),
 			 -EINVAL);
 	assert_int_equal(xrdma_listen(r.side[0].ctx, "nonsense", &rig_handlers, NULL, NULL),

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "../unit/unit.h"
+
 #include "xrdma/proto.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <string.h>
 
@@ -16,9 +14,11 @@ static const struct {
 	size_t size; /* with payload */
 	const char *bytes;
 } golden[] = {
-	{{.type = XR_MSG, .len = 5, .ctrl_ack = 9, .epoch = 7}, 21,
+	{{.type = XR_MSG, .len = 5, .ctrl_ack = 9, .epoch = 7},
+	 21,
 	 "\x01\x00\x09\x00\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x07"},
-	{{.type = XR_REQ, .id = 0x01020304, .len = 0, .epoch = 7}, 16,
+	{{.type = XR_REQ, .id = 0x01020304, .len = 0, .epoch = 7},
+	 16,
 	 "\x02\x00\x00\x00\x01\x02\x03\x04\x00\x00\x00\x00\x00\x00\x00\x07"},
 	{{.type = XR_RSP,
 	  .large = true,
@@ -29,7 +29,8 @@ static const struct {
 	 32,
 	 "\x03\x01\x00\x00\x00\x00\x00\x01\x00\x01\x02\x03\x00\x00\x00\x07"
 	 "\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\x00\x00\x00\x07"},
-	{{.type = XR_ERR_RSP, .id = 2, .epoch = 7, .status = -110}, 20,
+	{{.type = XR_ERR_RSP, .id = 2, .epoch = 7, .status = -110},
+	 20,
 	 "\x04\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x6e"},
 	{{.type = XR_REGION,
 	  .id = 3,
@@ -42,11 +43,14 @@ static const struct {
 	 "\x05\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x07"
 	 "\x00\x00\x00\x00\x00\x00\x10\x00\x00\x00\x00\x05\x00\x00\x00\x07"
 	 "\x00\x01\x00\x00\x00\x00\xab\xcd\x00\x00\x00\x00\x00\x10\x00\x00"},
-	{{.type = XR_SLOT, .id = 3, .len = 70000, .epoch = 7, .slot = 0xfffe}, 18,
+	{{.type = XR_SLOT, .id = 3, .len = 70000, .epoch = 7, .slot = 0xfffe},
+	 18,
 	 "\x06\x00\x00\x00\x00\x00\x00\x03\x00\x01\x11\x70\x00\x00\x00\x07\xff\xfe"},
-	{{.type = XR_ACK, .ctrl_ack = 255, .epoch = 7}, 16,
+	{{.type = XR_ACK, .ctrl_ack = 255, .epoch = 7},
+	 16,
 	 "\x07\x00\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07"},
-	{{.type = XR_BYE, .epoch = 7}, 16,
+	{{.type = XR_BYE, .epoch = 7},
+	 16,
 	 "\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07"},
 };
 
@@ -84,7 +88,8 @@ static void there_and_back(void **state)
 	}
 }
 
-/* Byte `at` of a golden message set to `value` (at 255: the size is value), and what it must give. */
+/* Byte `at` of a golden message set to `value` (at 255: the size is value), and what it must give.
+ */
 static const struct {
 	const char *what;
 	uint8_t message, at, value;

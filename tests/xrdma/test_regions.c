@@ -37,8 +37,7 @@ static void k2_put_send_slot_get(void **state)
 	assert_int_equal(xrdma_remote_region_slots(remote), N_SLOTS);
 	assert_int_equal(xrdma_remote_region_slot_bytes(remote), SLOT);
 
-	assert_int_equal(
-		xrdma_put(ch, remote, 4095, 0, rig_msg(ch, SLOT, 5), rig_done, &c), 0);
+	assert_int_equal(xrdma_put(ch, remote, 4095, 0, rig_msg(ch, SLOT, 5), rig_done, &c), 0);
 	rig_until(&r, c.ended);
 	assert_int_equal(c.status, 0);
 	assert_int_equal(xrdma_send_slot(ch, remote, 4095, SLOT), 0);
@@ -54,8 +53,8 @@ static void k2_put_send_slot_get(void **state)
 	assert_int_equal(xrdma_get(ch, remote, 4095, 8, rig_msg(ch, 100, 0), rig_done, &back), 0);
 	rig_until(&r, back.ended);
 	assert_int_equal(back.status, 0);
-	assert_memory_equal(xrdma_msg_data(back.reply),
-			    (char *)xrdma_region_slot(region, 4095) + 8, 100);
+	assert_memory_equal(xrdma_msg_data(back.reply), (char *)xrdma_region_slot(region, 4095) + 8,
+			    100);
 	xrdma_msg_free(back.reply);
 	xrdma_msg_free(c.reply);
 	rig_close(&r);
@@ -70,9 +69,9 @@ static void k1_rights_are_kept(void **state)
 	rig_open(&r, NULL);
 	ch = rig_connect(&r);
 	exported(&r, XRDMA_REMOTE_READ);
-	assert_int_equal(xrdma_put(ch, r.side[RIG_CLIENT].remote, 0, 0, rig_msg(ch, 10, 1),
-				   rig_done, &c),
-			 0);
+	assert_int_equal(
+		xrdma_put(ch, r.side[RIG_CLIENT].remote, 0, 0, rig_msg(ch, 10, 1), rig_done, &c),
+		0);
 	rig_until(&r, c.ended && r.side[RIG_CLIENT].n_closed);
 	assert_int_equal(c.status, -EACCES);
 	assert_int_equal(r.side[RIG_CLIENT].status, -EACCES);
@@ -94,9 +93,9 @@ static void a_region_freed_is_out_of_reach(void **state)
 	region = exported(&r, XRDMA_REMOTE_READ);
 	rig_poll_for(&r, 20); /* until the export is acknowledged */
 	assert_int_equal(xrdma_region_free(region), 0);
-	assert_int_equal(xrdma_get(ch, r.side[RIG_CLIENT].remote, 0, 0, rig_msg(ch, 10, 1),
-				   rig_done, &c),
-			 0);
+	assert_int_equal(
+		xrdma_get(ch, r.side[RIG_CLIENT].remote, 0, 0, rig_msg(ch, 10, 1), rig_done, &c),
+		0);
 	rig_until(&r, c.ended);
 	assert_int_equal(c.status, -EACCES);
 	rig_close(&r);

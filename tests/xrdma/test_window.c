@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The window's single rules; window_all.c tries their interplay. */
+#include "../unit/unit.h"
+
 #include "xrdma/window.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <errno.h>
 
 struct pair {
@@ -165,7 +163,8 @@ static void peers_that_lie(void **state)
 	assert_int_equal(xr_window_receive(&p.a, &s, false, &why), -EPROTO);
 }
 
-/* Of five messages the second and fourth are consumed, two more are lost: each is delivered once. */
+/* Of five messages the second and fourth are consumed, two more are lost: each is delivered once.
+ */
 static void resume(void **state)
 {
 	struct xr_window_state of_a, of_b;
@@ -199,10 +198,10 @@ static void resume(void **state)
 static void windows_that_do_not_belong_together(void **state)
 {
 	static const struct xr_window_state states[] = {
-		{.next = 0, .consumed = 3},	 /* more than was sent */
-		{.next = 0, .consumed = 65535},	 /* less than it said */
-		{.next = 65535, .consumed = 0},	 /* denies what came */
-		{.next = 9, .consumed = 0},	 /* more than the window */
+		{.next = 0, .consumed = 3},     /* more than was sent */
+		{.next = 0, .consumed = 65535}, /* less than it said */
+		{.next = 65535, .consumed = 0}, /* denies what came */
+		{.next = 9, .consumed = 0},     /* more than the window */
 	};
 	struct pair p;
 
@@ -211,7 +210,8 @@ static void windows_that_do_not_belong_together(void **state)
 		xr_window_sent(&p.a, true);
 		assert_int_equal(xr_window_resume(&p.a, &states[i]), -EPROTO);
 	}
-	/* Under way when the connection broke: fewer than the window, but not than what is unconsumed. */
+	/* Under way when the connection broke: fewer than the window, but not than what is
+	 * unconsumed. */
 	start(&p, 8, 3);
 	for (unsigned i = 0; i < 6; i++)
 		pass(&p.b, &p.a, true);

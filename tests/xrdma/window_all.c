@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * M9: every order of events of two sides with small windows, tried out. Two sides, a lossless FIFO
- * each way (what a reliable connection is). At each moment any of these may happen: a side sends its
- * next message; the first message under way arrives; an application consumes any message that
+ * each way (what a reliable connection is). At each moment any of these may happen: a side sends
+ *its next message; the first message under way arrives; an application consumes any message that
  * arrived; the acknowledgement timer fires; the acknowledgement due at once is sent. Checked in
  * every state that can be reached:
  *
@@ -29,12 +29,12 @@ struct flight {
 
 struct side {
 	struct xr_window w;
-	uint64_t done;     /* w's bitmap */
-	uint8_t sent;      /* of our messages */
-	uint8_t arrived;   /* of the peer's */
-	uint8_t consumed;  /* a bit each of those */
-	uint8_t posted;    /* receives */
-	uint8_t n_flight;  /* from us, under way */
+	uint64_t done;    /* w's bitmap */
+	uint8_t sent;     /* of our messages */
+	uint8_t arrived;  /* of the peer's */
+	uint8_t consumed; /* a bit each of those */
+	uint8_t posted;   /* receives */
+	uint8_t n_flight; /* from us, under way */
 	struct flight flight[MAX_FLIGHT];
 };
 
@@ -251,17 +251,18 @@ static void explore(const struct state *s)
 	for (unsigned i = 0; i < 2; i++) {
 		const struct side *d = &s->side[i];
 
-		if (d->sent != n_msgs || d->arrived != n_msgs ||
-		    d->consumed != (1 << n_msgs) - 1 || d->w.acked != d->w.next)
+		if (d->sent != n_msgs || d->arrived != n_msgs || d->consumed != (1 << n_msgs) - 1 ||
+		    d->w.acked != d->w.next)
 			fail("deadlock", s);
 	}
 }
 
 int main(void)
 {
-	/* window, control, messages of each side; the last is the one where acknowledgements run out */
-	static const unsigned sizes[][3] = {{1, 3, 4}, {1, 4, 4}, {2, 3, 4}, {2, 4, 4}, {3, 4, 3},
-					    {4, 3, 4}};
+	/* window, control, messages of each side; the last is the one where acknowledgements run
+	 * out */
+	static const unsigned sizes[][3] = {{1, 3, 4}, {1, 4, 4}, {2, 3, 4},
+					    {2, 4, 4}, {3, 4, 3}, {4, 3, 4}};
 
 	for (unsigned k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
 		struct state first;
