@@ -30,6 +30,16 @@ bench: ## measure beside TCP, UCX and libfabric; a table, and build/bench.json
 	@$(MAKE) all
 	@bench/run.py
 
+interop: ## urxe and the Linux kernel's rxe, in an emulated guest, as peers; a few minutes
+	$(deps) build interop
+	@$(MAKE) all
+	@tests/run interop
+
+check-rxe: ## the programs that run on any verbs device, on the kernel's rxe in the guest
+	$(deps) build interop
+	@$(MAKE) all
+	@tests/run rxe
+
 lint: ## include rule, purity, lengths, format, spelling, shell scripts, headers
 	$(deps) build check
 	@$(MAKE) all
@@ -54,7 +64,7 @@ clean: ## remove every build directory
 	rm -rf build build-*
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 $(BUILD)/build.ninja:
 	@command -v meson ninja >/dev/null || tools/dev/deps build
@@ -72,4 +82,4 @@ build-coverage/build.ninja:
 	$(deps) build ci
 	@$(SETUP) build-coverage -Db_coverage=true --buildtype=debug -Doptimization=0 >/dev/null
 
-.PHONY: all install check demo bench lint fmt asan tsan fuzz coverage clean help
+.PHONY: all install check demo bench interop check-rxe lint fmt asan tsan fuzz coverage clean help

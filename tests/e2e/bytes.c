@@ -3,7 +3,8 @@
  * Random RC operations between two processes, every byte checked: what crossed, and the guard
  * bytes around it. Written against libibverbs alone, so it runs on any verbs device.
  *
- *   bytes [-d DEV] [-g GID_INDEX] [-p PORT] [-e] [-m MTU] [-c CLIENTS] [-w SECONDS]
+ *   bytes [-d DEV] [-g GID_INDEX] [-p PORT] [-e] [-m MTU] [-c CLIENTS] [-w SECONDS] [-t TIMEOUT]
+ *         [-P FIRST_PSN]
  *   bytes [the same] [-s SEED] [-n ROUNDS] HOST
  *
  * The client announces seed and rounds; from then on both sides draw the same plan, so each knows
@@ -34,7 +35,7 @@ enum {
 	SLOT = LEN_MAX + (SGES + 1) * GUARD,
 	STATUS_WC = 3,
 	STATUS_PEER = 4,
-	TIMEOUT = 12, /* 16.8 ms */
+	TIMEOUT = 12, /* of the QP, unless told otherwise: 16.8 ms */
 	RETRIES = 7,
 };
 
@@ -62,9 +63,8 @@ struct options {
 	int gid_index;
 	bool events;
 	enum ibv_mtu mtu;
-	unsigned clients, hold_s;
+	uint32_t clients, hold_s, rounds, timeout, psn;
 	uint64_t seed;
-	uint32_t rounds;
 };
 
 struct hello {
@@ -165,6 +165,16 @@ static void verify_pieces(const struct ibv_sge *sge, unsigned n, uint32_t tag, c
 	verify_guard((uint8_t *)sge[n - 1].addr + sge[n - 1].length, GUARD, what);
 }
 
+/* Any length, each power of two as likely as the next, or one around whole packets. */
+static uint32_t draw_len(struct end *end)
+{
+	uint32_t mtu = 128u << end->opt->mtu;
+
+	if (rng_below(&end->rng, 4) == 0)
+		return mtu * (1 + rng_below(&end->rng, 8)) + rng_below(&end->rng, 3) - 1;
+	return rng_below(&end->rng, 1u << (1 + rng_below(&end->rng, 20)));
+}
+
 static unsigned plan_round(struct end *end, struct op *ops)
 {
 	unsigned n = 1 + rng_below(&end->rng, OPS);
@@ -173,7 +183,7 @@ static unsigned plan_round(struct end *end, struct op *ops)
 		struct op *op = &ops[i];
 
 		op->kind = (enum kind)rng_below(&end->rng, KINDS);
-		op->len = rng_below(&end->rng, 1u << (1 + rng_below(&end->rng, 20)));
+		op->len = draw_len(end);
 		op->remote_offset = rng_below(&end->rng, LEN_MAX + 1 - op->len);
 		op->tag = (uint32_t)rng_next(&end->rng);
 		op->operand = rng_next(&end->rng);
@@ -439,6 +449,7 @@ static bool server_rounds(struct end *end)
 		memcpy(ops, next, sizeof(ops));
 		post_sync(end);
 	}
+	swap_bytes(end->tcp, &go, &go, 1); /* our last answer may have to be sent again */
 	return true;
 }
 
@@ -475,7 +486,7 @@ static void to_rts(struct end *end, const struct hello *mine)
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = mine->psn,
-		.timeout = TIMEOUT,
+		.timeout = (uint8_t)end->opt->timeout,
 		.retry_cnt = RETRIES,
 		.rnr_retry = 7,
 		.max_rd_atomic = 4,
@@ -502,7 +513,7 @@ static void connect_qp(struct end *end)
 		.addr = (uintptr_t)end->memory,
 		.rounds = end->opt->rounds,
 		.rkey = end->mr->rkey,
-		.psn = (uint32_t)getpid() & 0xffffff,
+		.psn = end->opt->psn & 0xffffff,
 	};
 
 	end->unfinished = 0;
@@ -613,6 +624,7 @@ static void run_client(struct end *end)
 	swap_bytes(end->tcp, &go, &go, 1);
 	for (uint32_t round = 0; round < end->opt->rounds; round++)
 		client_round(end);
+	swap_bytes(end->tcp, &go, &go, 1);
 	printf("%u rounds, every byte right\n", end->opt->rounds);
 	fflush(stdout);
 	sleep(end->opt->hold_s);
@@ -631,10 +643,20 @@ static enum ibv_mtu mtu_code(int bytes)
 
 int main(int argc, char **argv)
 {
-	struct options opt = {.port = "18600", .mtu = IBV_MTU_1024, .clients = 1, .rounds = 100};
+	struct options opt = {.port = "18600",
+			      .mtu = IBV_MTU_1024,
+			      .clients = 1,
+			      .rounds = 100,
+			      .psn = (uint32_t)getpid(),
+			      .timeout = TIMEOUT};
+	uint32_t *const numbers[128] = {['c'] = &opt.clients,
+					['w'] = &opt.hold_s,
+					['n'] = &opt.rounds,
+					['t'] = &opt.timeout,
+					['P'] = &opt.psn};
 	struct end end = {.opt = &opt};
 
-	for (int c; (c = getopt(argc, argv, "d:g:p:em:c:w:s:n:")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "d:g:p:em:c:w:s:n:t:P:")) != -1;) {
 		switch (c) {
 		case 'd':
 			opt.device = optarg;
@@ -651,20 +673,13 @@ int main(int argc, char **argv)
 		case 'm':
 			opt.mtu = mtu_code(atoi(optarg));
 			break;
-		case 'c':
-			opt.clients = (unsigned)atoi(optarg);
-			break;
-		case 'w':
-			opt.hold_s = (unsigned)atoi(optarg);
-			break;
 		case 's':
 			opt.seed = strtoull(optarg, NULL, 0);
 			break;
-		case 'n':
-			opt.rounds = (uint32_t)strtoul(optarg, NULL, 0);
-			break;
 		default:
-			return 1;
+			if (!numbers[c])
+				return 1;
+			*numbers[c] = (uint32_t)strtoul(optarg, NULL, 0);
 		}
 	}
 	opt.host = argv[optind];
