@@ -65,7 +65,6 @@ static enum verdict check_psn(struct urxe_qp *qp, const struct urxe_pkt *pkt)
 	if (qp->reliable)
 		return diff < 0 ? DUPLICATE : OUT_OF_SEQ;
 	/* UC: a lost packet costs its message; the next one starts afresh (IBA 9.8.3.1). */
-	resp->kind = KIND_NONE;
 	resp->psn = pkt->psn;
 	return urxe_opcodes[pkt->opcode].first ? OK : DROP;
 }
