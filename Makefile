@@ -11,8 +11,9 @@ sources = $(shell tools/dev/sources c)
 all: $(BUILD)/build.ninja ## build liburxe.so into build/
 	@ninja -C $(BUILD)
 
-install: all ## install to PREFIX (default /usr/local): bin, lib, man
+install: $(BUILD)/build.ninja ## install to PREFIX (default /usr/local): bin, lib, man
 	@meson configure $(BUILD) --prefix=$(abspath $(PREFIX))
+	@ninja -C $(BUILD)
 	@meson install -C $(BUILD) --no-rebuild
 
 check: ## install what is needed, build, run every test
