@@ -92,6 +92,9 @@ def main():
         places['two namespaces'] = lab.pair()
     wanted = [row for row in rows() if row.path in places and
               (not args.text or any(text in f'{row.path}: {row.name}' for text in args.text))]
+    if not wanted:
+        sys.exit('bench: no row of that name; they are: ' +
+                 ', '.join(f'{row.path}: {row.name}' for row in rows()))
     samples = measure_all(wanted, places, args.rounds)
     print_tables(samples)
     os.makedirs(os.path.dirname(args.output), exist_ok=True)
