@@ -64,7 +64,8 @@ class Side:
         """Start a program, its output going to a temporary file (proc.log)."""
         env = dict(os.environ, URXE_NETDEV=self.netdev, **self.env)
         command = self.argv(([URXE_RUN] if urxe else []) + list(argv))
-        log = tempfile.TemporaryFile('w+', errors='replace')
+        # Appending: the program shares our offset, and output() moves it while the program writes.
+        log = tempfile.TemporaryFile('a+', errors='replace')
         proc = subprocess.Popen(['setpriv', '--pdeathsig', 'KILL', *command], stdout=log,
                                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env,
                                 start_new_session=True, **more)

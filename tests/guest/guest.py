@@ -85,7 +85,7 @@ class Guest:
         for item in files:
             source, path = item if isinstance(item, tuple) else (item, item)
             archive.add_program(source, path)
-        self.console = tempfile.TemporaryFile('w+', errors='replace')
+        self.console = tempfile.TemporaryFile('a+', errors='replace')
         self.initrd = tempfile.NamedTemporaryFile(prefix='urxe-guest-')
         self.initrd.write(archive.close())
         self.initrd.flush()
