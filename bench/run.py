@@ -26,6 +26,8 @@ def measure_all(wanted, places, rounds):
     samples = {row: {metric: [] for metric in METRICS} for row in wanted}
     for current in range(rounds):
         for metric in METRICS:
+            print(f'round {current + 1} of {rounds}: {metric.kind} {metric.title}',
+                  file=sys.stderr)
             for row in wanted:
                 port += 1
                 value = measure(row, metric, places[row.path], port)
@@ -34,7 +36,6 @@ def measure_all(wanted, places, rounds):
                           file=sys.stderr)
                 elif value is not None:
                     samples[row][metric].append(value)
-        print(f'round {current + 1} of {rounds}', file=sys.stderr)
     return samples
 
 

@@ -10,6 +10,7 @@
 #include <linux/in6.h>
 #include <net/if.h>
 #include <netinet/udp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -334,6 +335,13 @@ void urxe_udp_close(struct urxe_udp *udp)
 int urxe_udp_fd(const struct urxe_udp *udp)
 {
 	return udp->epoll_fd;
+}
+
+bool urxe_udp_pending(const struct urxe_udp *udp)
+{
+	struct pollfd fd = {.fd = udp->epoll_fd, .events = POLLIN};
+
+	return poll(&fd, 1, 0) > 0;
 }
 
 void urxe_udp_stats(const struct urxe_udp *udp, struct urxe_udp_stats *ret_stats)

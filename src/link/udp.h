@@ -59,6 +59,9 @@ unsigned urxe_udp_poll(struct urxe_udp *udp, urxe_rx_fn *deliver, void *arg, uns
 /* An epoll descriptor, readable when packets wait or when a blocked send may go on. */
 int urxe_udp_fd(const struct urxe_udp *udp);
 
+/* Whether that is so now. A system call. */
+bool urxe_udp_pending(const struct urxe_udp *udp);
+
 struct urxe_udp_stats {
 	uint64_t tx_pkts, tx_bytes, tx_calls, tx_blocked, tx_errors;
 	uint64_t rx_pkts, rx_bytes, rx_calls;

@@ -328,7 +328,7 @@ void urxe_drive_take_over(struct urxe_context *ctx)
 
 	if (is_served(ctx))
 		return;
-	if (urxe_shm_pending(ctx->shm)) {
+	if (urxe_shm_pending(ctx->shm) || (ctx->udp && urxe_udp_pending(ctx->udp))) {
 		bool again = now - d->left_served_ns < 4 * d->sticky_ns;
 
 		if (again && d->sticky_ns < STICKY_MAX_NS)
