@@ -295,7 +295,7 @@ static bool has_overrun(const struct urxe_cq *cq)
 }
 
 /* QPs of a CQ that has overrun cannot report any more: they end (IBA 11.6.3.1). */
-void engine_settle(struct urxe_engine *e)
+void engine_end_overrun(struct urxe_engine *e)
 {
 	while (e->cq_overrun) {
 		e->cq_overrun = false;
@@ -419,6 +419,12 @@ static bool qp_pull(struct urxe_qp *qp, uint64_t now, struct urxe_frame *f)
 	return answered;
 }
 
+/* Nothing more to send: asking it again can be saved. */
+static bool is_spent(const struct urxe_qp *qp)
+{
+	return qp->sq.cur == qp->sq.tail && qp->resp.answer == ANSWER_NONE && !qp->resp.n_pending;
+}
+
 /* Datagrams go wherever their own address says. */
 static bool belongs(const struct urxe_qp *qp, const struct urxe_txq *q)
 {
@@ -442,7 +448,9 @@ bool urxe_txq_pull(struct urxe_txq *q, uint64_t now, struct urxe_frame *ret_fram
 			continue;
 		}
 		count(q->engine, URXE_CNT_SENT_PKTS);
-		if (++qp->burst >= BURST) {
+		if (is_spent(qp)) {
+			list_del(&qp->ready);
+		} else if (++qp->burst >= BURST) {
 			qp->burst = 0;
 			list_del(&qp->ready);
 			list_add_tail(&q->ready, &qp->ready);

@@ -92,7 +92,13 @@ void async_raise(struct urxe_engine *e, struct async_src *src, enum ibv_event_ty
 int qpn_take(struct urxe_engine *e, struct urxe_qp *qp, uint32_t *ret_qpn);
 void qpn_give(struct urxe_engine *e, uint32_t qpn);
 
+void engine_end_overrun(struct urxe_engine *e);
+
 /* At the end of every public call that may complete work: act on what it left pending. */
-void engine_settle(struct urxe_engine *e);
+static inline void engine_settle(struct urxe_engine *e)
+{
+	if (__builtin_expect(e->cq_overrun, 0))
+		engine_end_overrun(e);
+}
 
 #endif

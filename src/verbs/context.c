@@ -185,17 +185,6 @@ static int new_engine(const struct urxe_device *dev, uint64_t seed, struct urxe_
 	return urxe_engine_new(&conf, ret_engine);
 }
 
-/* The one lock is taken for some hundred nanoseconds at a time: spin a little before sleeping. */
-static void init_lock(pthread_mutex_t *lock)
-{
-	pthread_mutexattr_t attr;
-
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
-	pthread_mutex_init(lock, &attr);
-	pthread_mutexattr_destroy(&attr);
-}
-
 struct ibv_context *urxe_verbs_open_device(struct urxe_device *dev)
 {
 	struct urxe_context *ctx = calloc(1, sizeof(*ctx));
@@ -220,7 +209,7 @@ struct ibv_context *urxe_verbs_open_device(struct urxe_device *dev)
 		ret = -errno;
 		goto err_fini_async;
 	}
-	init_lock(&ctx->lock);
+	lock_init(&ctx->lock);
 	urxe_txq_init(&ctx->udp_txq, ctx->engine, ctx);
 	urxe_txq_init(&ctx->ud_local_txq, ctx->engine, ctx);
 	urxe_drive_init(ctx);
@@ -257,7 +246,6 @@ int urxe_verbs_close_device(struct ibv_context *context)
 	urxe_async_queue_fini(&ctx->async);
 	close(context->cmd_fd);
 	pthread_mutex_destroy(&context->mutex);
-	pthread_mutex_destroy(&ctx->lock);
 	free(ctx);
 	return 0;
 }

@@ -11,6 +11,7 @@
 #define URXE_VERBS_CONTEXT_PRIV_H
 
 #include "base/list.h"
+#include "base/lock.h"
 #include "engine/engine.h"
 #include "link/shm.h"
 #include "link/udp.h"
@@ -72,7 +73,7 @@ struct drive {
 
 struct urxe_context {
 	struct urxe_device *dev;
-	pthread_mutex_t lock;
+	struct lock lock;
 	unsigned generation; /* of forks: another process than the one that opened has another */
 	uint64_t seed;
 	struct urxe_engine *engine;
@@ -211,13 +212,13 @@ static inline bool urxe_context_lock(struct urxe_context *ctx)
 {
 	if (__builtin_expect(ctx->generation != urxe_fork_generation, 0))
 		return false;
-	pthread_mutex_lock(&ctx->lock);
+	lock_take(&ctx->lock);
 	return true;
 }
 
 static inline void urxe_context_unlock(struct urxe_context *ctx)
 {
-	pthread_mutex_unlock(&ctx->lock);
+	lock_give(&ctx->lock);
 }
 
 /* Open what a new QP needs: shared memory, UDP where a remote peer may reach it. Lock held. */

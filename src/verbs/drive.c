@@ -3,7 +3,7 @@
 #include "verbs/drive_priv.h"
 
 #include "base/be.h"
-#include "base/clock.h"
+#include "base/ticks.h"
 #include "verbs/settings.h"
 
 enum {
@@ -36,7 +36,7 @@ void urxe_drive_init(struct urxe_context *ctx)
 uint64_t urxe_drive_now(struct urxe_context *ctx)
 {
 	if (!ctx->drive.now_ns)
-		ctx->drive.now_ns = clock_now_ns();
+		ctx->drive.now_ns = ticks_now_ns();
 	return ctx->drive.now_ns;
 }
 

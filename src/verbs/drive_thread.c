@@ -157,12 +157,12 @@ static bool serve(struct urxe_context *ctx, uint64_t now, bool before_sleep, uin
 		wake = d->seen_polls_ns + DRIVE_TICK_NS;
 	} else if (!event && moved && !before_sleep) {
 		wake = now + LOCK_RETRY_NS; /* served by who polls */
-	} else if (pthread_mutex_trylock(&ctx->lock)) {
+	} else if (!lock_try(&ctx->lock)) {
 		wake = now + LOCK_RETRY_NS;
 	} else {
 		busy = serve_locked(ctx, now, before_sleep);
 		wake = d->alarm_ns;
-		pthread_mutex_unlock(&ctx->lock);
+		lock_give(&ctx->lock);
 	}
 	if (wake < *wake_ns)
 		*wake_ns = wake;
@@ -335,10 +335,10 @@ __attribute__((destructor)) static void finish_all(void)
 	list_for_each (pos, &driver.contexts) {
 		struct urxe_context *ctx = container_of(pos, struct urxe_context, drive.node);
 
-		if (pthread_mutex_trylock(&ctx->lock))
+		if (!lock_try(&ctx->lock))
 			continue;
 		urxe_drive_finish(ctx);
-		pthread_mutex_unlock(&ctx->lock);
+		lock_give(&ctx->lock);
 	}
 	pthread_mutex_unlock(&driver.lock);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What makes a context go: completions, timers, descriptors. */
 #include "base/log.h"
+#include "base/ticks.h"
 #include "xrdma/channel.h"
 #include "xrdma/context.h"
 #include "xrdma/error.h"
@@ -319,7 +320,7 @@ static int poll_once(struct xrdma_context *ctx)
 		n += xr_calls_end_cancelled(ctx);
 	if (++ctx->polls % CLOCK_EVERY && n < XR_POLL_BATCH)
 		return n;
-	ctx->now = clock_now_ns();
+	ctx->now = ticks_now_ns();
 	if (timerq_next(&ctx->timers) <= ctx->now)
 		n += fire_timers(ctx);
 	if (ctx->now >= ctx->housekeeping_at)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "xrdma/rpc.h"
 
+#include "base/ticks.h"
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
 
@@ -203,7 +204,7 @@ int xrdma_call(struct xrdma_channel *ch, struct xrdma_msg *request, uint64_t tim
 	call->done = done;
 	call->arg = arg;
 	if (timeout_us)
-		xr_timer_set(ch->ctx, &call->deadline, clock_now_ns() + timeout_us * NSEC_PER_USEC);
+		xr_timer_set(ch->ctx, &call->deadline, ticks_now_ns() + timeout_us * NSEC_PER_USEC);
 	ch->ctx->stats.calls++;
 	if (ret_id)
 		*ret_id = id;
