@@ -268,6 +268,11 @@ void async_raise(struct urxe_engine *e, struct async_src *src, enum ibv_event_ty
 		list_add_tail(&e->async, &src->node);
 }
 
+bool urxe_engine_has_events(const struct urxe_engine *e)
+{
+	return !list_empty(&e->notify) || !list_empty(&e->async);
+}
+
 bool urxe_engine_next_async(struct urxe_engine *e, struct urxe_async *ret_event)
 {
 	struct async_src *src;
@@ -455,6 +460,9 @@ bool urxe_txq_pull(struct urxe_txq *q, uint64_t now, struct urxe_frame *ret_fram
 			list_del(&qp->ready);
 			list_add_tail(&q->ready, &qp->ready);
 		}
+		ret_frame->last = list_empty(&q->ready);
+		if (ret_frame->last)
+			list_del(&q->active);
 		engine_settle(q->engine);
 		return true;
 	}

@@ -68,6 +68,9 @@ void urxe_engine_advance(struct urxe_engine *e, uint64_t now);
 /* When the next timer is due, never late, perhaps early; CLOCK_NEVER (UINT64_MAX): none is. */
 uint64_t urxe_engine_deadline(const struct urxe_engine *e);
 
+/* Is there anything for the next two? */
+bool urxe_engine_has_events(const struct urxe_engine *e);
+
 /* The next CQ whose armed notification has fired, or NULL. Each firing is reported once. */
 struct urxe_cq *urxe_engine_next_notify(struct urxe_engine *e);
 

@@ -282,11 +282,13 @@ unsigned urxe_shm_send(struct urxe_shm_peer *peer, uint64_t now, urxe_pull_fn *p
 {
 	struct urxe_shm *shm = peer->shm;
 	struct urxe_frame frame;
+	bool last = false;
 	unsigned n = 0;
 
 	if (!peer->tx.ring && !urxe_shm_dial_when_due(peer, now))
 		return drop_frames(shm, pull, arg, budget);
-	while (n < budget && has_room(peer) && pull(arg, &frame)) {
+	while (!last && n < budget && has_room(peer) && pull(arg, &frame)) {
+		last = frame.last;
 		put_frame(&peer->tx, &frame);
 		shm->stats.tx_bytes += frame.hdr_len + frame.payload_len + frame.pad;
 		n++;

@@ -359,6 +359,8 @@ void urxe_events_collect(struct urxe_context *ctx)
 	struct urxe_async event;
 	struct urxe_cq *cq;
 
+	if (!urxe_engine_has_events(ctx->engine))
+		return;
 	while ((cq = urxe_engine_next_notify(ctx->engine))) {
 		struct vcq *vcq = urxe_cq_user(cq);
 

@@ -36,7 +36,8 @@ struct urxe_frame {
 	uint8_t pad;
 	uint8_t hdr_len;
 	uint8_t n_iov;
-	bool grh; /* the receiver must learn the path (UD): links without addresses carry a GRH */
+	bool last; /* there is no other behind it now: asking can be saved */
+	bool grh;  /* the receiver must learn the path (UD): links without addresses carry a GRH */
 	uint8_t hdr[URXE_HDR_MAX];
 	struct iovec
 		iov[URXE_FRAME_IOV]; /* user memory: valid only while the engine's lock is held */

@@ -108,6 +108,7 @@ static bool pull_scenario(void *arg, struct urxe_frame *frame)
 	frame->hdr_len = spec.hdr_len;
 	frame->pad = spec.pad;
 	frame->grh = spec.grh;
+	frame->last = false;
 	frame->n_iov = spec.n_iov;
 	for (unsigned v = 0; v < spec.n_iov; v++) { /* unequal pieces, some of them empty */
 		uint32_t end =
