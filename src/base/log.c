@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum log_level log_threshold = LOG_WARN;
+struct log_source log_urxe = {.name = "urxe", .threshold = LOG_WARN};
 
 static const char *const level_names[] = {
 	[LOG_ERROR] = "error",
@@ -27,14 +27,14 @@ int log_level_parse(const char *name, enum log_level *ret_level)
 	return -EINVAL;
 }
 
-void log_write(enum log_level level, const char *fmt, ...)
+void log_write(const struct log_source *source, enum log_level level, const char *fmt, ...)
 {
 	int saved_errno = errno;
 	char line[1024];
 	va_list ap;
 	int n;
 
-	n = snprintf(line, sizeof(line), "urxe: %s: ", level_names[level]);
+	n = snprintf(line, sizeof(line), "%s: %s: ", source->name, level_names[level]);
 	va_start(ap, fmt);
 	n += vsnprintf(line + n, sizeof(line) - (size_t)n, fmt, ap);
 	va_end(ap);

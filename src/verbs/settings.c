@@ -310,7 +310,7 @@ static bool settings_valid;
 static void read_environment(void)
 {
 	settings_valid = urxe_settings_parse(environ, &settings) == 0;
-	log_threshold = settings.log;
+	log_set_threshold(settings.log);
 }
 
 const struct urxe_settings *urxe_settings(void)

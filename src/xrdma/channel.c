@@ -2,8 +2,8 @@
 /* The life of a channel. Its states are in channel.h, what may follow what in the table below. */
 #include "xrdma/channel.h"
 
-#include "base/log.h"
 #include "xrdma/error.h"
+#include "xrdma/log.h"
 #include "xrdma/region.h"
 
 #include <assert.h>

@@ -10,12 +10,12 @@
  *
  * The connection stays, to notice the death of the peer's process.
  */
-#include "base/log.h"
 #include "base/rng.h"
 #include "xrdma/address.h"
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
 #include "xrdma/keys.h"
+#include "xrdma/log.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef XRDMA_CONF_H
 #define XRDMA_CONF_H
 
-#include "base/log.h"
+#include "xrdma/log.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,7 +76,7 @@ struct xr_conf {
 	uint32_t trim_ms;
 	uint32_t regcache_entries;
 	uint64_t regcache_bytes;
-	enum xr_choice huge; /* on: fail without huge pages */
+	enum xr_choice huge; /* on: fail without reserved ones */
 	uint32_t numa;       /* node, or XR_AUTO: the device's */
 	bool guard;
 	bool odp;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "xrdma/context.h"
 
-#include "base/log.h"
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
+#include "xrdma/log.h"
 #include "xrdma/region.h"
 
 #include <errno.h>
@@ -264,6 +264,7 @@ int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx)
 	}
 	ctx->conf = *xr_conf_values(conf);
 	xrdma_conf_free(own);
+	log_set_threshold(ctx->conf.log);
 	ctx->forks = xr_forks;
 	ctx->free_entry = UINT32_MAX;
 	list_init(&ctx->msg_chunks);

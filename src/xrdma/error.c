@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "xrdma/error.h"
 
+#include "xrdma/log.h"
 #include "xrdma/xrdma.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+struct log_source log_xrdma = {.name = "xrdma", .threshold = LOG_WARN};
 
 static _Thread_local char last_error[XR_ERROR_BYTES] = "no error so far";
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What makes a context go: completions, timers, descriptors. */
-#include "base/log.h"
 #include "base/ticks.h"
 #include "xrdma/channel.h"
 #include "xrdma/context.h"
 #include "xrdma/error.h"
+#include "xrdma/log.h"
 
 #include <errno.h>
 #include <fcntl.h>

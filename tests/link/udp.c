@@ -590,7 +590,7 @@ static void test_errors(void **state)
 	struct urxe_path good = rig_path(p->a, RIG_A, 4), bad = good;
 	struct rig_flow *flow = flow_of(&bad, 3, 100);
 
-	log_threshold = LOG_ERROR;
+	log_set_threshold(LOG_ERROR);
 	bad.dgid = rig_gid("192.0.2.1"); /* ENETUNREACH */
 	urxe_udp_send(p->a, rig_pull, flow, 64);
 	assert_int_equal(stats_of(p, p->a)->tx_errors, 3);
@@ -603,7 +603,7 @@ static void test_errors(void **state)
 	urxe_udp_send(p->a, rig_pull, flow, 64);
 	assert_int_equal(stats_of(p, p->a)->tx_errors, 9);
 	assert_int_equal(stats_of(p, p->a)->tx_pkts, 0);
-	log_threshold = LOG_WARN;
+	log_set_threshold(LOG_WARN);
 	assert_false(urxe_udp_blocked(p->a));
 	rig_run(flow_of(&good, 100, 100), p->a, p->b);
 	assert_int_equal(stats_of(p, p->a)->tx_calls, 5);

@@ -32,13 +32,17 @@ static ssize_t end(void)
 	return n;
 }
 
-static void one_line_with_program_and_level(void **state)
+static void one_line_with_library_and_level(void **state)
 {
+	static const struct log_source other = {.name = "other"};
+
 	begin();
-	log_write(LOG_ERROR, "no %s for %d", "room", 7);
-	log_write(LOG_DEBUG, "done");
+	log_write(&log_urxe, LOG_ERROR, "no %s for %d", "room", 7);
+	log_write(&log_urxe, LOG_DEBUG, "done");
+	log_write(&other, LOG_INFO, "hello");
 	end();
-	assert_string_equal(text, "urxe: error: no room for 7\nurxe: debug: done\n");
+	assert_string_equal(text,
+			    "urxe: error: no room for 7\nurxe: debug: done\nother: info: hello\n");
 }
 
 static void long_messages_are_cut_but_end_their_line(void **state)
@@ -49,7 +53,7 @@ static void long_messages_are_cut_but_end_their_line(void **state)
 	memset(big, 'x', sizeof(big) - 1);
 	big[sizeof(big) - 1] = '\0';
 	begin();
-	log_write(LOG_WARN, "%s", big);
+	log_write(&log_urxe, LOG_WARN, "%s", big);
 	n = end();
 	assert_in_range(n, 1000, 1024);
 	assert_int_equal(text[n - 1], '\n');
@@ -59,16 +63,16 @@ static void long_messages_are_cut_but_end_their_line(void **state)
 
 static void threshold_silences_what_is_below(void **state)
 {
-	assert_int_equal(log_threshold, LOG_WARN);
+	assert_int_equal(log_urxe.threshold, LOG_WARN);
 	begin();
 	log_error("e");
 	log_warn("w");
 	log_info("i");
 	log_debug("d");
-	log_threshold = LOG_DEBUG;
+	log_set_threshold(LOG_DEBUG);
 	log_info("I");
 	log_debug("D");
-	log_threshold = LOG_WARN;
+	log_set_threshold(LOG_WARN);
 	end();
 	assert_string_equal(text, "urxe: error: e\nurxe: warn: w\nurxe: info: I\nurxe: debug: D\n");
 }
@@ -78,7 +82,7 @@ static void errno_survives_even_a_closed_stderr(void **state)
 	begin();
 	close(STDERR_FILENO);
 	errno = EXDEV;
-	log_write(LOG_ERROR, "lost");
+	log_write(&log_urxe, LOG_ERROR, "lost");
 	assert_int_equal(errno, EXDEV);
 	assert_int_equal(end(), -1);
 }
@@ -107,7 +111,7 @@ static void levels_have_names(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_line_with_program_and_level),
+		cmocka_unit_test(one_line_with_library_and_level),
 		cmocka_unit_test(long_messages_are_cut_but_end_their_line),
 		cmocka_unit_test(threshold_silences_what_is_below),
 		cmocka_unit_test(errno_survives_even_a_closed_stderr),
