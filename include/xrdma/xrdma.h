@@ -72,6 +72,12 @@ XRDMA_API const char *xrdma_last_error(void);
 /* conf may be NULL: defaults, file and environment. */
 XRDMA_API int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx);
 
+/*
+ * Change an option while the context runs, if `man xrdma` says that it may be. As xrdma_conf_set(),
+ * and -EPERM for the others. log is of the whole process.
+ */
+XRDMA_API int xrdma_set(struct xrdma_context *ctx, const char *name, const char *value);
+
 /* Closes what is open, without waiting for peers: every pending operation ends with -ECANCELED. */
 XRDMA_API void xrdma_close(struct xrdma_context *ctx);
 
@@ -179,11 +185,11 @@ struct xrdma_region_attr {
 	size_t slot_bytes; /* rounded up to 64 */
 	uint32_t n_slots;  /* 1..65536 */
 	unsigned rights;   /* of peers: the least that will do */
-	int numa_node;     /* -1: no preference */
+	int numa_node;     /* -1: as the option numa says */
 };
 
-/* Sizes, limits and RLIMIT_MEMLOCK are checked first; huge pages where there are any, else reported
- * (xrdma_region_huge_bytes). */
+/* Sizes, limits and RLIMIT_MEMLOCK are checked first; huge pages as the option huge says,
+ * xrdma_region_huge_bytes() tells how much of it is. */
 XRDMA_API int xrdma_region_new(struct xrdma_context *ctx, const struct xrdma_region_attr *attr,
 			       struct xrdma_region **ret_region);
 /* -EBUSY while a message or an operation uses it. Peers' keys are dead from now on. */

@@ -132,17 +132,20 @@ const struct xr_option xr_options[] = {
 	 .max = UINT64_C(1) << 40, .def = UINT64_C(1) << 30,
 	 .doc = "Callers' memory that is kept registered."},
 	{FIELD(huge), .type = XR_ENUM, .choices = auto_on_off, .def = XR_CHOICE_AUTO,
-	 .doc = "Huge pages. auto: if there are any, and it is counted; on: or fail."},
+	 .doc = "Huge pages. auto: if there are any, and counted (memory_huge_bytes); on: reserved "
+		"ones, or fail."},
 	{FIELD(numa), .type = XR_U32, .unit = "NUMA node", .min = 0, .max = 1023, .or_auto = true,
-	 .doc = "Where message memory lies. auto: near the device."},
+	 .doc = "Where memory lies, if there is room. auto: near the device."},
 	{FIELD(guard), .type = XR_BOOL,
 	 .doc = "Each message ends at a page that must not be touched: finds writes out of bounds, "
 		"slowly."},
 	{FIELD(odp), .type = XR_BOOL,
-	 .doc = "Register callers' memory for on-demand paging where the device offers it."},
+	 .doc = "Register callers' memory and regions for on-demand paging where the device offers "
+		"it, and counted (odp_registrations)."},
 
 	{FIELD(log), .type = XR_ENUM, .choices = log_levels, .def = LOG_WARN, .runtime = true,
-	 .doc = "What is reported on standard error."},
+	 .doc = "What is reported on standard error. Of the process: who opens or sets last, "
+		"decides."},
 };
 
 const unsigned xr_n_options = sizeof(xr_options) / sizeof(xr_options[0]);

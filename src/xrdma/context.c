@@ -4,6 +4,7 @@
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
 #include "xrdma/log.h"
+#include "xrdma/mem_numa.h"
 #include "xrdma/region.h"
 
 #include <errno.h>
@@ -145,16 +146,37 @@ static int open_queues(struct xrdma_context *ctx)
 	return 0;
 }
 
-static enum xr_huge huge_of(const struct xr_conf *conf)
+static const enum xr_huge huge_of[] = {
+	[XR_CHOICE_AUTO] = XR_HUGE_AUTO,
+	[XR_CHOICE_ON] = XR_HUGE_ON,
+	[XR_CHOICE_OFF] = XR_HUGE_OFF,
+};
+
+/* What must not fail only at the first message: a slab of each pool. */
+static int try_memory(struct xrdma_context *ctx)
 {
-	return conf->huge == XR_CHOICE_OFF ? XR_HUGE_OFF : XR_HUGE_AUTO;
+	struct xr_buf buf;
+	int ret = 0;
+
+	for (unsigned use = 0; use < XR_N_USES && !ret; use++) {
+		ret = xr_mem_alloc(ctx->mem, (enum xr_mem_use)use, 1, &buf);
+		if (!ret)
+			xr_mem_release(ctx->mem, &buf);
+	}
+	return ret;
 }
 
 static int open_memory(struct xrdma_context *ctx)
 {
 	const struct xr_conf *conf = &ctx->conf;
 	struct xr_mem_conf mem = xr_mem_conf_default;
+	int ret = conf->numa == XR_AUTO ? 0 : xr_numa_check(conf->numa);
 
+	if (!ret && conf->guard && conf->huge == XR_CHOICE_ON)
+		ret = xr_error(-EINVAL, "guard = on ends each message at an ordinary page: it "
+					"cannot be had with huge = on");
+	if (ret)
+		return ret;
 	mem.budget_bytes[XR_TX] = conf->tx_budget_bytes;
 	mem.budget_bytes[XR_RX] = conf->rx_budget_bytes;
 	mem.keep_bytes[XR_TX] = mem.keep_bytes[XR_RX] = conf->slabs_min * conf->slab_bytes;
@@ -162,13 +184,15 @@ static int open_memory(struct xrdma_context *ctx)
 	mem.small_bytes = conf->small_bytes;
 	mem.headroom_bytes = XR_RX_PAYLOAD;
 	mem.trim_ns = conf->trim_ms * NSEC_PER_MSEC;
-	mem.huge = huge_of(conf);
-	mem.numa_node = conf->numa == XR_AUTO ? -1 : (int)conf->numa;
+	mem.huge = huge_of[conf->huge];
+	mem.numa_node = conf->numa == XR_AUTO ? xr_numa_of_device(ctx->verbs->device->ibdev_path)
+					      : (int)conf->numa;
 	mem.odp = conf->odp ? XR_ODP_TRY : XR_ODP_OFF;
 	mem.guard = conf->guard;
 	mem.cache_entries = conf->regcache_entries;
 	mem.cache_bytes = conf->regcache_bytes;
-	return xr_mem_new(&mem, ctx->pd, &ctx->mem);
+	ret = xr_mem_new(&mem, ctx->pd, &ctx->mem);
+	return ret ? ret : try_memory(ctx);
 }
 
 static int open_shared_receives(struct xrdma_context *ctx)
@@ -287,6 +311,22 @@ int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx)
 		return ret;
 	}
 	*ret_ctx = ctx;
+	return 0;
+}
+
+int xrdma_set(struct xrdma_context *ctx, const char *name, const char *value)
+{
+	int ret = xr_context_guard(ctx);
+
+	if (!ret)
+		ret = xr_conf_change(&ctx->conf, name, value);
+	if (ret)
+		return ret;
+	/* Who has a copy of it; what else may change is read where it is used. */
+	ctx->boot.conf = ctx->conf;
+	xr_mem_set_trim(ctx->mem, ctx->conf.trim_ms * NSEC_PER_MSEC);
+	log_set_threshold(ctx->conf.log);
+	ctx->housekeeping_at = ctx->trim_at = 0;
 	return 0;
 }
 

@@ -168,6 +168,7 @@ void xr_mem_stats(const struct xr_mem *mem, struct xr_mem_stats *ret_stats)
 	ret_stats->mrs = mem->source.reg.mrs;
 	ret_stats->mr_bytes = mem->source.reg.bytes;
 	ret_stats->huge_bytes = mem->source.huge_bytes;
+	ret_stats->odp_made = mem->source.reg.odp_made;
 }
 
 int xr_mem_region_new(struct xr_mem *mem, size_t bytes, unsigned access, int numa_node,
@@ -177,6 +178,8 @@ int xr_mem_region_new(struct xr_mem *mem, size_t bytes, unsigned access, int num
 
 	if (ret && ret != -ENOMEM) /* too many regions: some may be given up yet */
 		return ret;
+	if (numa_node < 0)
+		numa_node = mem->source.numa_node;
 	return xr_region_mem_new(&mem->source, bytes, access, XR_COLD, numa_node, ret_region);
 }
 

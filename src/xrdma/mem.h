@@ -61,6 +61,7 @@ struct xr_mem_stats {
 	uint32_t mrs; /* of pools, cache and regions */
 	uint64_t mr_bytes;
 	uint64_t huge_bytes; /* of them in huge pages, as far as the kernel tells */
+	uint64_t odp_made;   /* registrations for on-demand paging so far */
 };
 
 /* The PD stays the caller's and must outlive it. */
@@ -88,8 +89,8 @@ struct xr_regcache *xr_mem_regcache(struct xr_mem *mem);
 void xr_mem_stats(const struct xr_mem *mem, struct xr_mem_stats *ret_stats);
 
 /*
- * A persistent region, in the largest pages to be had; numa_node as in the configuration. Not of
- * the pools' budgets. To be given back before xr_mem_free().
+ * A persistent region; numa_node -1: that of the configuration. Not of the pools' budgets. To be
+ * given back before xr_mem_free().
  */
 int xr_mem_region_new(struct xr_mem *mem, size_t bytes, unsigned access, int numa_node,
 		      struct xr_region_mem *ret_region);

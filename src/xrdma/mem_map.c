@@ -57,13 +57,14 @@ const char *xr_backing_name(enum xr_backing backing)
 	return page_sizes[backing].name;
 }
 
-/* Whole pages of this size; 0 if they would waste more than an eighth for being large. */
-static size_t rounded(size_t bytes, enum xr_backing backing)
+/* Whole pages of this size, 0 if there is no such number; `to` is the smallest that may be. */
+static size_t rounded(size_t bytes, enum xr_backing backing, enum xr_backing to)
 {
 	size_t mask = ((size_t)1 << page_sizes[backing].log2) - 1;
 	size_t up = (bytes + mask) & ~mask;
 
-	return up >= bytes && (backing == XR_BACKING_PAGES || up - bytes <= bytes / 8) ? up : 0;
+	/* Not if they would waste more than an eighth for being large. */
+	return up >= bytes && (backing == to || up - bytes <= bytes / 8) ? up : 0;
 }
 
 /* Huge pages form only where the addresses are multiples of their size, too. */
@@ -82,14 +83,11 @@ static void *map_aligned(size_t bytes, size_t align)
 	return raw + front;
 }
 
-static bool try_backing(size_t bytes, enum xr_backing backing, struct xr_map *ret_map)
+static bool try_backing(size_t up, enum xr_backing backing, struct xr_map *ret_map)
 {
 	const struct page_size *p = &page_sizes[backing];
-	size_t up = rounded(bytes, backing);
 	void *addr;
 
-	if (!up)
-		return false;
 	if (backing == XR_BACKING_THP)
 		addr = map_aligned(up, (size_t)1 << p->log2);
 	else
@@ -129,9 +127,10 @@ int xr_map_new(size_t bytes, enum xr_huge huge, int numa_node, struct xr_map *re
 	enum xr_backing to = huge == XR_HUGE_ON ? XR_BACKING_2M : XR_BACKING_PAGES;
 
 	for (enum xr_backing b = from; b <= to; b++) {
+		size_t up = rounded(bytes, b, to);
 		struct xr_map map;
 
-		if (!try_backing(bytes, b, &map))
+		if (!up || !try_backing(up, b, &map))
 			continue;
 		map.numa_node = prefer_node(&map, numa_node);
 		*ret_map = map;

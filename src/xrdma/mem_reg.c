@@ -101,6 +101,7 @@ static int try_reg(struct xr_reg *reg, void *addr, size_t len, unsigned access,
 		return explain(reg, errno ? -errno : -EIO, addr, len);
 	reg->mrs++;
 	reg->bytes += len;
+	reg->odp_made += (access & IBV_ACCESS_ON_DEMAND) != 0;
 	*ret_mr = mr;
 	return 0;
 }

@@ -32,6 +32,7 @@ struct xr_reg {
 	bool odp; /* configured and offered */
 	uint32_t mrs;
 	uint64_t bytes;
+	uint64_t odp_made; /* registrations for on-demand paging so far */
 	/* Asked to give a registration back when there are no more; false: has none. */
 	bool (*reclaim)(void *arg);
 	void *arg;

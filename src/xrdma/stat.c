@@ -24,16 +24,33 @@ const char *xrdma_stat_name(unsigned index)
 	return index < N_STATS ? stats[index].name : NULL;
 }
 
+static void add_memory(const struct xrdma_context *ctx, struct xr_stats *now)
+{
+	struct xr_mem_stats mem;
+
+	xr_mem_stats(ctx->mem, &mem);
+	now->memory_regions = mem.mrs;
+	now->memory_bytes = mem.mr_bytes;
+	now->memory_huge_bytes = mem.huge_bytes;
+	for (unsigned use = 0; use < XR_N_USES; use++) {
+		for (unsigned tier = 0; tier < XR_N_TIERS; tier++) {
+			now->pool_hits += mem.pool[use].tier[tier].hits;
+			now->pool_misses += mem.pool[use].tier[tier].misses;
+		}
+		now->pool_refused += mem.pool[use].refused;
+	}
+	now->regcache_hits = mem.cache.hits;
+	now->regcache_misses = mem.cache.misses;
+	now->odp_registrations = mem.odp_made;
+}
+
 uint64_t xrdma_stat(const struct xrdma_context *ctx, unsigned index)
 {
 	struct xr_stats now = ctx->stats;
-	struct xr_mem_stats mem;
 
 	if (index >= N_STATS)
 		return 0;
-	xr_mem_stats(ctx->mem, &mem);
-	now.memory_regions = mem.mrs;
-	now.memory_bytes = mem.mr_bytes;
+	add_memory(ctx, &now);
 	now.channels = ctx->n_channels;
 	now.sends_posted = ctx->flow.used;
 	return *(const uint64_t *)(const void *)((const char *)&now + stats[index].offset);
