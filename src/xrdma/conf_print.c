@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "xrdma/conf_priv.h"
 
+/* What is formatting to scdoc is text to us. */
+static void put_scdoc(FILE *out, const char *text)
+{
+	for (; *text; text++)
+		fprintf(out, *text == '*' || *text == '\\' ? "\\%c" : "%c", *text);
+}
+
 static void print_scdoc(FILE *out, const struct xr_option *o, const char *range, const char *def)
 {
-	fprintf(out, "*%s* = %s\n\t%s", o->name, range, o->doc);
+	fprintf(out, "*%s* = %s\n\t", o->name, range);
+	put_scdoc(out, o->doc);
 	if (def[0] != '\0')
 		fprintf(out, " Default: %s.", def);
 	if (o->runtime)
