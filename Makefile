@@ -58,7 +58,7 @@ tsan: build-tsan/build.ninja ## threaded tests under ThreadSanitizer
 fuzz: build-asan/build.ninja ## FUZZ_SECONDS (60) of each fuzzer from its corpus
 	@tests/run fuzz=build-asan,$(FUZZ_SECONDS)
 
-coverage: build-coverage/build.ninja ## line coverage of wire and engine, against its floor
+coverage: build-coverage/build.ninja ## coverage of wire, engine and the pure part of xrdma, against floors
 	@tests/run meson=build-coverage coverage=build-coverage
 
 clean: ## remove every build directory

@@ -4,8 +4,11 @@
 /* What is formatting to scdoc is text to us. */
 static void put_scdoc(FILE *out, const char *text)
 {
-	for (; *text; text++)
-		fprintf(out, *text == '*' || *text == '\\' ? "\\%c" : "%c", *text);
+	for (; *text; text++) {
+		if (*text == '*')
+			fputc('\\', out);
+		fputc(*text, out);
+	}
 }
 
 static void print_scdoc(FILE *out, const struct xr_option *o, const char *range, const char *def)
