@@ -53,7 +53,8 @@ const struct xr_option xr_options[] = {
 	 .doc = "Up to this a message is one SEND; a larger one is announced and READ by the "
 		"receiver. The smaller of both sides."},
 	{FIELD(frag_bytes), .type = XR_BYTES, .unit = "bytes", .min = 4096, .max = 1 << 30,
-	 .def = 65536, .doc = "Large messages move in fragments of this size."},
+	 .def = 65536,
+	 .doc = "Large messages move in fragments of this size. The smaller of both sides."},
 	{FIELD(max_msg), .type = XR_BYTES, .unit = "bytes", .min = 4096, .max = UINT32_MAX,
 	 .def = 1 << 30, .doc = "Largest message. The smaller of both sides."},
 	{FIELD(max_calls), .type = XR_U32, .unit = "requests", .min = 16, .max = 65536, .def = 1024,

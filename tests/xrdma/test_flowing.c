@@ -182,8 +182,10 @@ static void m10_more_channels_than_work_requests(void **state)
 		for (unsigned i = 0; i < 40; i++)
 			rig_send(chs[i], 100, 0);
 	}
-	for (unsigned i = 0; i < 800; i++)
+	for (unsigned i = 0; i < 800; i++) {
+		assert_in_range(rig_stat(r.side[RIG_CLIENT].ctx, "sends_posted"), 0, 16);
 		rig_expect(&r, RIG_SERVER, 100, 0);
+	}
 	rig_close(&r);
 }
 

@@ -53,6 +53,25 @@ static void m5_sizes(void **state)
 	rig_close(&r);
 }
 
+/* By default in pieces of 64 KiB. */
+static void m5_fragments(void **state)
+{
+	struct rig r;
+
+	rig_open(&r, NULL);
+	rig_connect(&r);
+	rig_send(r.side[RIG_CLIENT].ch, (1 << 20) + 1, 1);
+	rig_expect(&r, RIG_SERVER, (1 << 20) + 1, 1);
+	assert_int_equal(rig_stat(r.side[RIG_SERVER].ctx, "fragments"), 17);
+	rig_close(&r);
+	rig_open(&r, "frag_bytes=256K");
+	rig_connect(&r);
+	rig_send(r.side[RIG_CLIENT].ch, 1 << 20, 1);
+	rig_expect(&r, RIG_SERVER, 1 << 20, 1);
+	assert_int_equal(rig_stat(r.side[RIG_SERVER].ctx, "fragments"), 4);
+	rig_close(&r);
+}
+
 static void m5_large_request_and_large_reply(void **state)
 {
 	static struct rig_call calls[16];
@@ -105,6 +124,63 @@ static void m6_receive_budget(void **state)
 	for (unsigned i = 0; i < 40; i++)
 		rig_expect(&r, RIG_SERVER, 7 << 20, i);
 	assert_true(rig_stat(r.side[RIG_SERVER].ctx, "rx_starved") > 0);
+	rig_close(&r);
+}
+
+/*
+ * A request timed out before the server has read it (case M14). The server reads it late: what it
+ * gets is that request still, not what the client has sent from new memory since.
+ */
+static void m5_late_read_finds_its_message(void **state)
+{
+	struct xrdma_channel *ch;
+	struct rig_call c = {0};
+	struct rig r;
+
+	rig_open(&r, "tx_budget_bytes=16M");
+	ch = rig_connect(&r);
+	r.stalled[RIG_SERVER] = true;
+	assert_int_equal(xrdma_call(ch, rig_msg(ch, 2 << 20, 1), 5000, rig_done, &c, NULL), 0);
+	rig_until(&r, c.ended);
+	assert_int_equal(c.status, -ETIMEDOUT);
+	for (unsigned i = 2; i < 6; i++)
+		rig_send(ch, 2 << 20, i);
+	r.stalled[RIG_SERVER] = false;
+	for (unsigned i = 1; i < 6; i++)
+		rig_expect(&r, RIG_SERVER, 2 << 20, i);
+	rig_close(&r);
+}
+
+/*
+ * Cancelled while its large reply is being read (case M15): the memory is nobody else's before the
+ * reads have ended.
+ */
+static void m5_cancelled_while_being_read(void **state)
+{
+	enum { LEN = 1 << 20 };
+	struct xrdma_channel *ch;
+	struct rig r;
+
+	rig_open_each(&r, "rx_budget_bytes=8M", NULL);
+	r.side[RIG_SERVER].on_msg = rig_echo;
+	ch = rig_connect(&r);
+	for (unsigned i = 0; i < 200; i++) {
+		struct rig_call gone = {0}, next = {0};
+		uint64_t id;
+
+		assert_int_equal(xrdma_call(ch, rig_msg(ch, LEN, i), 0, rig_done, &gone, &id), 0);
+		for (unsigned k = 0; k < i % 40; k++) /* another moment each time */
+			rig_poll(&r);
+		if (xrdma_cancel(ch, id) == -ENOENT)
+			assert_int_equal(gone.status, 0);
+		assert_int_equal(xrdma_call(ch, rig_msg(ch, LEN, ~i), 0, rig_done, &next, NULL), 0);
+		rig_until(&r, gone.ended && next.ended);
+		assert_int_equal(next.status, 0);
+		assert_true(rig_is(next.reply, LEN, ~i));
+		xrdma_msg_free(next.reply);
+		xrdma_msg_free(gone.reply);
+	}
+	assert_int_equal(rig_stat(r.side[RIG_CLIENT].ctx, "messages_held"), 0);
 	rig_close(&r);
 }
 
@@ -180,6 +256,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(m4_one_way_in_order),
 		cmocka_unit_test(m5_sizes),
+		cmocka_unit_test(m5_fragments),
+		cmocka_unit_test(m5_late_read_finds_its_message),
+		cmocka_unit_test(m5_cancelled_while_being_read),
 		cmocka_unit_test(m5_large_request_and_large_reply),
 		cmocka_unit_test(m5_different_small_bytes),
 		cmocka_unit_test(m6_receive_budget),

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* M13, M6, K2, K10: what options do to a context, when it is opened and while it runs. */
+/* M13, M6, K2, K9, K10, K11: what options do to a context, when it is opened and while it runs. */
 #include "rig.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
@@ -166,6 +169,51 @@ static void k2_numa_node_that_is_not_there(void **state)
 	assert_int_equal(opened_with("numa", "auto", "log", "warn"), 0);
 }
 
+/* M6: who writes past the end of a message is stopped there. */
+static void m6_a_write_past_the_end(void **state)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		const struct rlimit no_core = {0};
+		struct rig r;
+
+		setrlimit(RLIMIT_CORE, &no_core);
+		signal(SIGSEGV, SIG_DFL);
+		rig_open(&r, "guard=on");
+		rig_connect(&r);
+		rig_send(r.side[RIG_CLIENT].ch, 5000, 1);
+		rig_expect(&r, RIG_SERVER, 5000, 1); /* nothing is wrong so far */
+		memset(xrdma_msg_data(rig_msg(r.side[RIG_CLIENT].ch, 5000, 1)), 0, 5001);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGSEGV);
+}
+
+/* K11: the connection that exchanges keys is TLS, and a peer without the secret learns nothing. */
+static void k11_a_key_that_both_know(void **state)
+{
+	static const char secret[] = "tls=on tls_psk=00112233445566778899aabbccddeeff";
+	struct xrdma_channel *ch;
+	struct rig r;
+
+	rig_open(&r, secret);
+	rig_connect(&r);
+	rig_send(r.side[RIG_CLIENT].ch, 100000, 1);
+	rig_expect(&r, RIG_SERVER, 100000, 1);
+	rig_close(&r);
+	rig_open_each(&r, "tls=on tls_psk=ffeeddccbbaa99887766554433221100", secret);
+	assert_int_equal(xrdma_connect(r.side[0].ctx, r.address, &rig_handlers, &r.side[0], &ch),
+			 0);
+	rig_until(&r, r.side[RIG_CLIENT].n_closed == 1);
+	assert_true(r.side[RIG_CLIENT].status < 0);
+	assert_int_equal(r.side[RIG_CLIENT].n_connected + r.side[RIG_SERVER].n_connected, 0);
+	rig_close(&r);
+}
+
 /* K10: callers' memory and regions are paged on demand where that is offered; messages' never. */
 static void k10_off_the_critical_path(void **state)
 {
@@ -236,6 +284,8 @@ int main(void)
 		cmocka_unit_test(k9_hit_rates_are_seen),
 		cmocka_unit_test(k2_huge_pages_or_an_error),
 		cmocka_unit_test(k2_numa_node_that_is_not_there),
+		cmocka_unit_test(m6_a_write_past_the_end),
+		cmocka_unit_test(k11_a_key_that_both_know),
 		cmocka_unit_test(k10_off_the_critical_path),
 		cmocka_unit_test(log_is_changed),
 	};
