@@ -303,6 +303,7 @@ void urxe_shm_forward(struct urxe_shm_peer *peer, uint64_t now, const struct urx
 {
 	struct urxe_shm *shm = peer->shm;
 	uint32_t grh_len = rx->path ? GRH_LEN : 0;
+	bool waits = list_linked(&peer->full);
 	uint8_t *p;
 
 	if (rx->len > RING_PACKET_MAX - GRH_LEN) {
@@ -315,6 +316,10 @@ void urxe_shm_forward(struct urxe_shm_peer *peer, uint64_t now, const struct urx
 	}
 	if (!has_room(peer)) {
 		shm->stats.fwd_dropped++;
+		/* Dropped, not waiting: no send of this peer's will come that looks for room again.
+		 */
+		if (!waits)
+			list_del(&peer->full);
 		return;
 	}
 	p = ring_tx_begin(&peer->tx, grh_len + rx->len, rx->path);
