@@ -81,6 +81,9 @@ XRDMA_API int xrdma_set(struct xrdma_context *ctx, const char *name, const char 
 /* Closes what is open, without waiting for peers: every pending operation ends with -ECANCELED. */
 XRDMA_API void xrdma_close(struct xrdma_context *ctx);
 
+/* The name of its device, as `ibv_devices` has it; valid as long as the context. */
+XRDMA_API const char *xrdma_device(const struct xrdma_context *ctx);
+
 /* Handle what is there, without waiting. Returns how many completions, messages and events. */
 XRDMA_API int xrdma_poll(struct xrdma_context *ctx);
 

@@ -330,6 +330,11 @@ int xrdma_set(struct xrdma_context *ctx, const char *name, const char *value)
 	return 0;
 }
 
+const char *xrdma_device(const struct xrdma_context *ctx)
+{
+	return ctx->device;
+}
+
 void xrdma_close(struct xrdma_context *ctx)
 {
 	uint64_t until = clock_now_ns() + CLOSE_NS;

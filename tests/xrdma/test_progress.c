@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -198,9 +199,24 @@ static void k12_fork(void **state)
 	rig_close(&r);
 }
 
+/* A context tells its device by the name that chooses it. */
+static void device_by_name(void **state)
+{
+	struct xrdma_context *any = rig_context(NULL), *same;
+	char option[64];
+
+	snprintf(option, sizeof(option), "device=%s", xrdma_device(any));
+	assert_string_not_equal(option, "device=");
+	same = rig_context(option);
+	assert_string_equal(xrdma_device(same), xrdma_device(any));
+	xrdma_close(same);
+	xrdma_close(any);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(device_by_name),
 		cmocka_unit_test(k12_fork),
 		cmocka_unit_test(m3_event_descriptor),
 		cmocka_unit_test(m3_no_idle_wakeups),
