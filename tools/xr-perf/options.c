@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "options.h"
+
+#include "base/clock.h"
+#include "proto.h"
+#include "tests.h"
+
+#include <argp.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DEFAULT_PORT = 7480, MOST_IN_FLIGHT = 65536, MOST_CHANNELS = 65536, MOST_CLIENTS = 1024 };
+
+enum key {
+	KEY_IN_FLIGHT = 256,
+	KEY_CHANNELS,
+	KEY_THREADS,
+	KEY_CLIENTS,
+	KEY_DIRECTION,
+	KEY_VERIFY,
+	KEY_CORRUPT,
+	KEY_JSON,
+	KEY_SVG,
+	KEY_POLL,
+	KEY_EVENT,
+	KEY_PROGRESS,
+	KEY_ONCE,
+};
+
+const char *argp_program_version = "xr-perf " XR_VERSION;
+
+static const struct argp_option known[] = {
+	{.doc = "Server"},
+	{"server", 's', NULL, 0, "Serve clients until killed", 0},
+	{"address", 'a', "ADDRESS", 0, "Listen on this address only; default: all", 0},
+	{"once", KEY_ONCE, NULL, 0, "End when the first client is done", 0},
+	{.doc = "What is measured"},
+	{"size", 'S', "LIST", 0, "Payload bytes, for example 64,4K,1M; default: as the test likes",
+	 0},
+	{"seconds", 't', "SECONDS", 0, "How long each measurement takes; default: 1", 0},
+	{"iterations", 'n', "N", 0, "Messages (connections) of each measurement, in place of -t",
+	 0},
+	{"in-flight", KEY_IN_FLIGHT, "N", 0,
+	 "Messages on their way at once per channel; of sweep: the most", 0},
+	{"channels", KEY_CHANNELS, "N", 0, "Channels per context; of channels: the most", 0},
+	{"clients", KEY_CLIENTS, "N", 0, "incast: contexts that send to one; default: 8", 0},
+	{"direction", KEY_DIRECTION, "out|in|both", 0,
+	 "bandwidth: messages to the server, replies from it, or both; default: out", 0},
+	{"verify", KEY_VERIFY, NULL, 0, "Both sides check every byte of every payload", 0},
+	{"corrupt", KEY_CORRUPT, "N", 0,
+	 "Damage one byte of message N of each measurement, to see --verify notice", 0},
+	{.doc = "Both sides"},
+	{"port", 'p', "PORT", 0, "TCP port of the server; default: 7480", 0},
+	{"threads", KEY_THREADS, "N", 0,
+	 "Server: contexts, each with a thread and a port of its own, from PORT upwards; default: "
+	 "1. "
+	 "Client: threads of the tests threads (the most) and incast",
+	 0},
+	{NULL, 'o', "NAME=VALUE", 0, "Set an option of xrdma, for example tls=off", 0},
+	{"poll", KEY_POLL, NULL, 0, "Poll without a rest; default of the client", 0},
+	{"event", KEY_EVENT, NULL, 0,
+	 "Sleep until there is something to do; default of the server: poll while there is traffic",
+	 0},
+	{.doc = "Output"},
+	{"json", KEY_JSON, "FILE", 0, "Results as JSON; -: standard output, in place of the text",
+	 0},
+	{"svg", KEY_SVG, "FILE", 0, "Plot latencies, and what varies with a parameter", 0},
+	{"progress", KEY_PROGRESS, NULL, 0, "A progress line although this is no terminal", 0},
+	{"quiet", 'q', NULL, 0, "Results and errors only", 0},
+	{0},
+};
+
+int xr_parse_bytes(const char *text, uint64_t *ret_bytes)
+{
+	static const char suffixes[] = "KMG";
+	unsigned long long value;
+	const char *suffix;
+	unsigned shift = 0;
+	char *end;
+
+	if (!isdigit((unsigned char)*text))
+		return -EINVAL;
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno)
+		return -ERANGE;
+	suffix = *end ? strchr(suffixes, toupper((unsigned char)*end)) : NULL;
+	if (*end && (!suffix || end[1]))
+		return -EINVAL;
+	if (suffix)
+		shift = 10 * (unsigned)(suffix - suffixes + 1);
+	if (value << shift >> shift != value)
+		return -ERANGE;
+	*ret_bytes = value << shift;
+	return 0;
+}
+
+static uint32_t number(struct argp_state *state, const char *what, const char *text, uint64_t min,
+		       uint64_t max)
+{
+	uint64_t value;
+
+	if (xr_parse_bytes(text, &value) || value < min || value > max)
+		argp_error(state, "%s %s: expected a number from %llu to %llu", what, text,
+			   (unsigned long long)min, (unsigned long long)max);
+	return (uint32_t)value;
+}
+
+static void parse_sizes(struct argp_state *state, struct xr_options *o, char *text)
+{
+	char *rest = text;
+
+	for (char *word = strsep(&rest, ","); word; word = strsep(&rest, ",")) {
+		if (o->n_sizes == XR_MAX_SIZES)
+			argp_error(state, "--size: at most %d sizes", XR_MAX_SIZES);
+		o->sizes[o->n_sizes++] =
+			number(state, "--size", word, XR_PERF_HEAD_BYTES, UINT32_MAX);
+	}
+}
+
+static void parse_seconds(struct argp_state *state, struct xr_options *o, const char *text)
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (end == text || *end || !(seconds >= 0.001 && seconds <= 86400))
+		argp_error(state, "--seconds %s: expected a number from 0.001 to 86400", text);
+	o->seconds_ns = (uint64_t)(seconds * 1e9);
+}
+
+static void parse_direction(struct argp_state *state, struct xr_options *o, const char *text)
+{
+	static const char *const names[] = {"out", "in", "both"};
+
+	for (unsigned i = 0; i < 3; i++) {
+		if (strcmp(text, names[i]) == 0) {
+			o->direction = (enum xr_direction)i;
+			return;
+		}
+	}
+	argp_error(state, "--direction %s: expected out, in or both", text);
+}
+
+static void parse_conf(struct argp_state *state, struct xr_options *o, const char *text)
+{
+	const char *equals = strchr(text, '=');
+
+	if (!equals || equals == text)
+		argp_error(state, "-o %s: expected NAME=VALUE, for example -o tls=off", text);
+	if (o->n_confs == XR_MAX_CONFS)
+		argp_error(state, "-o: at most %d times", XR_MAX_CONFS);
+	o->confs[o->n_confs].name = strndup(text, (size_t)(equals - text));
+	o->confs[o->n_confs++].value = equals + 1;
+}
+
+/* "host", "host:port", "[v6]:port", and an IPv6 address alone. */
+static void parse_server(struct argp_state *state, struct xr_options *o, const char *text)
+{
+	const char *colon = strrchr(text, ':'), *bracket = strrchr(text, ']');
+	bool bare_v6 = colon && strchr(text, ':') != colon && text[0] != '[';
+	size_t len = strlen(text);
+
+	if (!bare_v6 && colon && (!bracket || colon > bracket)) {
+		len = (size_t)(colon - text);
+		o->port = number(state, "port", colon + 1, 1, UINT16_MAX);
+	}
+	if (len == 0 || len > sizeof(o->host) - 3)
+		argp_error(state, "%s: expected HOST or HOST:PORT", text);
+	snprintf(o->host, sizeof(o->host), bare_v6 ? "[%.*s]" : "%.*s", (int)len, text);
+}
+
+static void parse_test(struct argp_state *state, struct xr_options *o, const char *text)
+{
+	const struct xr_test *test = xr_test_find(text);
+
+	if (!test)
+		argp_error(state, "%s: there is no such test; --help lists them", text);
+	if (o->n_tests == XR_MAX_TESTS)
+		argp_error(state, "at most %d tests at once", XR_MAX_TESTS);
+	o->tests[o->n_tests++] = test;
+}
+
+static error_t parse_number(int key, char *arg, struct argp_state *state)
+{
+	struct xr_options *o = state->input;
+
+	switch (key) {
+	case 'p':
+		o->port = number(state, "--port", arg, 0, UINT16_MAX);
+		return 0;
+	case 'n':
+		o->iterations = number(state, "--iterations", arg, 1, UINT32_MAX);
+		return 0;
+	case KEY_IN_FLIGHT:
+		o->in_flight = number(state, "--in-flight", arg, 1, MOST_IN_FLIGHT);
+		return 0;
+	case KEY_CHANNELS:
+		o->channels = number(state, "--channels", arg, 1, MOST_CHANNELS);
+		return 0;
+	case KEY_THREADS:
+		o->threads = number(state, "--threads", arg, 1, XR_PERF_MAX_THREADS);
+		return 0;
+	case KEY_CLIENTS:
+		o->clients = number(state, "--clients", arg, 1, MOST_CLIENTS);
+		return 0;
+	case KEY_CORRUPT:
+		o->corrupt = number(state, "--corrupt", arg, 1, UINT32_MAX);
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static error_t parse_word(int key, char *arg, struct argp_state *state)
+{
+	struct xr_options *o = state->input;
+
+	switch (key) {
+	case 'a':
+		o->listen = arg;
+		return 0;
+	case 'S':
+		parse_sizes(state, o, arg);
+		return 0;
+	case 't':
+		parse_seconds(state, o, arg);
+		return 0;
+	case 'o':
+		parse_conf(state, o, arg);
+		return 0;
+	case KEY_DIRECTION:
+		parse_direction(state, o, arg);
+		return 0;
+	case KEY_JSON:
+		o->json = arg;
+		return 0;
+	case KEY_SVG:
+		o->svg = arg;
+		return 0;
+	}
+	return parse_number(key, arg, state);
+}
+
+static void check(struct argp_state *state, const struct xr_options *o)
+{
+	if (o->serve && o->host[0])
+		argp_error(state, "a server (-s) takes no HOST; to listen on one address: -a");
+	if (!o->serve && !o->host[0])
+		argp_error(state, "expected -s (server), or the HOST of one to measure to");
+	if (!o->serve && (o->once || o->listen))
+		argp_error(state, "--once and --address are of the server (-s)");
+	if (o->serve && (o->json || o->svg || o->n_sizes))
+		argp_error(state, "sizes and reports are the client's: the server is told by it");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct xr_options *o = state->input;
+
+	switch (key) {
+	case 's':
+		o->serve = true;
+		return 0;
+	case 'q':
+		o->quiet = true;
+		return 0;
+	case KEY_ONCE:
+		o->once = true;
+		return 0;
+	case KEY_VERIFY:
+		o->verify = true;
+		return 0;
+	case KEY_POLL:
+		o->wait = XR_WAIT_POLL;
+		return 0;
+	case KEY_EVENT:
+		o->wait = XR_WAIT_EVENT;
+		return 0;
+	case KEY_PROGRESS:
+		o->progress = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (o->host[0])
+			parse_test(state, o, arg);
+		else
+			parse_server(state, o, arg);
+		return 0;
+	case ARGP_KEY_END:
+		check(state, o);
+		return 0;
+	}
+	return parse_word(key, arg, state);
+}
+
+static char *help(int key, const char *text, void *input)
+{
+	size_t size;
+	char *out;
+	FILE *f;
+
+	if (key != ARGP_KEY_HELP_POST_DOC)
+		return (char *)text;
+	f = open_memstream(&out, &size);
+	if (!f)
+		return NULL;
+	fputs("Tests (default: latency, bandwidth, rate):\n", f);
+	for (const struct xr_test *const *test = xr_tests; *test; test++)
+		fprintf(f, "  %-10s %s\n", (*test)->name, (*test)->doc);
+	fclose(f);
+	return out;
+}
+
+static void defaults(struct xr_options *o)
+{
+	static const char *const names[] = {"latency", "bandwidth", "rate"};
+
+	if (o->n_tests)
+		return;
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		o->tests[o->n_tests++] = xr_test_find(names[i]);
+}
+
+void xr_options_parse(int argc, char **argv, struct xr_options *ret_options)
+{
+	static const struct argp argp = {
+		.options = known,
+		.parser = parse,
+		.args_doc = "-s\nHOST[:PORT] [TEST...]",
+		.doc = "Measures xrdma between two hosts, or two processes of one.\v ",
+		.help_filter = help,
+	};
+	struct xr_options *o = ret_options;
+
+	*o = (struct xr_options){.port = DEFAULT_PORT, .listen = NULL, .seconds_ns = NSEC_PER_SEC};
+	argp_err_exit_status = XR_STATUS_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, o);
+	if (!o->listen)
+		o->listen = "*";
+	defaults(o);
+	snprintf(o->address, sizeof(o->address), "%s:%u", o->host, o->port);
+	o->progress = o->progress || (isatty(STDERR_FILENO) && !o->quiet);
+}
+
+int xr_options_conf(const struct xr_options *options, struct xrdma_conf *conf)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; !ret && i < options->n_confs; i++)
+		ret = xrdma_conf_set(conf, options->confs[i].name, options->confs[i].value);
+	return ret;
+}
