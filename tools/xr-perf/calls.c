@@ -8,7 +8,6 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <string.h>
 
 static void launch(struct xr_slot *slot, uint64_t now_ns);
 
@@ -42,7 +41,7 @@ static void explain(struct xr_worker *w, int status)
 		xr_worker_fail(w, "the server had no memory for a reply: fewer messages in flight, "
 				  "or more there, for example by -o tx_budget_bytes=4G");
 	else
-		xr_worker_fail(w, "a request failed: %s", strerror(-status));
+		xr_worker_lost(w, status);
 }
 
 static void done(struct xrdma_channel *ch, int status, struct xrdma_msg *reply, void *arg)
@@ -94,7 +93,7 @@ static void launch(struct xr_slot *slot, uint64_t now_ns)
 		slot->lane->next_number++;
 		w->issued++;
 		w->pending++;
-	} else if ((ret == -EAGAIN || ret == -ENOBUFS) && w->pending) {
+	} else if (ret == -EPIPE || ((ret == -EAGAIN || ret == -ENOBUFS) && w->pending)) {
 		slot->next_idle = w->idle;
 		w->idle = slot;
 	} else {

@@ -102,17 +102,18 @@ int xr_client_run(const struct xr_options *options)
 {
 	struct xr_bench bench = {.options = options};
 	struct control control = {0};
-	int ret = find_server(&control, options);
+	int ret = xr_report_open(&bench);
 
+	if (!ret)
+		ret = find_server(&control, options);
 	if (!ret) {
 		bench.info = control.info;
 		snprintf(bench.device, sizeof(bench.device), "%s", xrdma_device(control.ctx));
-		ret = xr_report_begin(&bench);
-	}
-	for (unsigned i = 0; !ret && i < options->n_tests; i++)
-		options->tests[i]->run(&bench, options->tests[i]);
-	if (!ret)
+		xr_report_begin(&bench);
+		for (unsigned i = 0; i < options->n_tests; i++)
+			options->tests[i]->run(&bench, options->tests[i]);
 		ret = xr_report_end(&bench);
+	}
 	if (control.ctx)
 		leave_server(&control);
 	return ret || bench.failed ? XR_STATUS_FAILED : 0;

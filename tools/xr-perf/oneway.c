@@ -29,7 +29,8 @@ static void feed(struct xr_worker *w, struct xr_lane *lane)
 				lane->waiting = msg;
 		}
 		if (ret) {
-			if (ret != -EAGAIN && (ret != -ENOBUFS || lane->next_number == 0))
+			if (ret != -EAGAIN && ret != -EPIPE &&
+			    (ret != -ENOBUFS || lane->next_number == 0))
 				xr_worker_fail(w, "%s", xrdma_last_error());
 			return;
 		}

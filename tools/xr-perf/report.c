@@ -49,7 +49,7 @@ static int open_file(const char *path, FILE **ret_file)
 	return 0;
 }
 
-int xr_report_begin(struct xr_bench *bench)
+int xr_report_open(struct xr_bench *bench)
 {
 	struct xr_collection *c = calloc(1, sizeof(*c));
 	int ret;
@@ -62,9 +62,13 @@ int xr_report_begin(struct xr_bench *bench)
 	if (!ret)
 		ret = open_file(bench->options->svg, &c->svg);
 	c->text = c->json != stdout && c->svg != stdout;
-	if (!ret && c->text)
-		xr_text_head(bench);
 	return ret;
+}
+
+void xr_report_begin(struct xr_bench *bench)
+{
+	if (bench->collection->text)
+		xr_text_head(bench);
 }
 
 static int finish(FILE *file, int ret, const char *path)

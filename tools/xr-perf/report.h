@@ -9,7 +9,8 @@
 
 /* Files that are to be written are opened first: a long measurement is not lost to a wrong name.
  * 0, or -errno, said on standard error. */
-int xr_report_begin(struct xr_bench *bench);
+int xr_report_open(struct xr_bench *bench);
+void xr_report_begin(struct xr_bench *bench);
 /* Write and release what was collected. */
 int xr_report_end(struct xr_bench *bench);
 

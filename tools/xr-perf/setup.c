@@ -181,7 +181,7 @@ static void answered(struct xrdma_channel *ch, int status, struct xrdma_msg *rep
 
 	w->pending--;
 	if (status) {
-		xr_worker_fail(w, "the server does not answer: %s", strerror(-status));
+		xr_worker_lost(w, status);
 		return;
 	}
 	len = xrdma_msg_len(reply);
@@ -237,7 +237,7 @@ static bool ask_those_left(struct xr_worker *w, enum xr_perf_type type)
 			w->pending += ret == 0 && !lane->asked && lane->ch;
 			lane->asked = ret == 0;
 			left |= ret != 0;
-			if (ret && ret != -EAGAIN && ret != -ENOBUFS)
+			if (ret && ret != -EAGAIN && ret != -ENOBUFS && ret != -EPIPE)
 				xr_worker_fail(w, "%s", xrdma_last_error());
 		}
 	}

@@ -31,6 +31,13 @@ void xr_worker_note(struct xr_worker *w, const char *fmt, ...)
 	va_end(ap);
 }
 
+void xr_worker_lost(struct xr_worker *w, int status)
+{
+	xr_worker_fail(w, "the server is gone, what it printed may say why: %s (%s)",
+		       status ? strerror(-status) : "it closed the channel",
+		       status ? xrdma_last_error() : "in good order");
+}
+
 bool xr_worker_turn(struct xr_worker *w)
 {
 	uint64_t pulse = atomic_load_explicit(&w->completed, memory_order_relaxed);

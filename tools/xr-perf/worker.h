@@ -75,6 +75,8 @@ void xr_worker_fail(struct xr_worker *w, const char *fmt, ...)
 /* The same for what is wrong but does not end the measurement. */
 void xr_worker_note(struct xr_worker *w, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/* A channel is gone, or a call ended with it. What is sent before its XRDMA_CLOSED gets -EPIPE. */
+void xr_worker_lost(struct xr_worker *w, int status);
 
 static inline bool xr_worker_wants(const struct xr_worker *w, uint64_t now_ns)
 {
