@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What memory costs, on the first RDMA device: a buffer registered for each operation, beside one
- * of the pool and a look-up in the registration cache; a region in huge pages beside ordinary ones.
- * One line of JSON for each; medians.
+ * What memory costs, on the first RDMA device. mem buffer: a buffer registered for each operation,
+ * beside one of the pool, one known to the registration cache and a slot of a region; and locked in
+ * memory, which is what the driver of a card does to it besides. mem region: a region in huge pages
+ * beside ordinary ones. One line of JSON for each; medians.
  */
 #include "xrdma/mem.h"
 #include "base/clock.h"
@@ -12,8 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { SAMPLES = 15, BATCH_NS = 2000000, TOUCHES = 1000000 };
+enum { SAMPLES = 15, BATCH_NS = 1000000, TOUCHES = 1000000, SLOTS = 4 };
 
 #define MIB          ((size_t)1 << 20)
 #define REGION_BYTES (256 * MIB)
@@ -23,6 +25,9 @@ struct buffer {
 	struct ibv_pd *pd;
 	char *addr;
 	size_t len;
+	struct xr_region_mem region; /* SLOTS of that length */
+	char *volatile at;           /* the last one told of */
+	unsigned slot;
 };
 
 static void require(bool ok, const char *what)
@@ -39,6 +44,18 @@ static void per_operation(struct buffer *b)
 
 	require(mr, "ibv_reg_mr");
 	ibv_dereg_mr(mr);
+}
+
+static void pin(struct buffer *b)
+{
+	mlock(b->addr, b->len);
+	munlock(b->addr, b->len);
+}
+
+/* All that is to be done: to tell where it is. */
+static void slot(struct buffer *b)
+{
+	b->at = (char *)b->region.map.addr + b->slot++ % SLOTS * b->len;
 }
 
 static void pool(struct buffer *b)
@@ -65,52 +82,84 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static double median(double *samples, int n)
+{
+	qsort(samples, (size_t)n, sizeof(samples[0]), ascending);
+	return samples[n / 2];
+}
+
 /* Median nanoseconds of f, called in batches long enough for the clock. */
 static double measure(void (*f)(struct buffer *), struct buffer *b)
 {
+	uint64_t start = clock_now_ns(), calls;
 	double samples[SAMPLES];
 
 	f(b);
+	calls = BATCH_NS / (clock_now_ns() - start + 1) + 1;
 	for (int s = 0; s < SAMPLES; s++) {
-		uint64_t start = clock_now_ns(), now, n = 0;
-
-		do {
-			for (int i = 0; i < 16; i++)
-				f(b);
-			n += 16;
-			now = clock_now_ns();
-		} while (now - start < BATCH_NS);
-		samples[s] = (double)(now - start) / (double)n;
+		start = clock_now_ns();
+		for (uint64_t i = 0; i < calls; i++)
+			f(b);
+		samples[s] = (double)(clock_now_ns() - start) / (double)calls;
 	}
-	qsort(samples, SAMPLES, sizeof(samples[0]), ascending);
-	return samples[SAMPLES / 2];
+	return median(samples, SAMPLES);
 }
 
-static void bench_buffers(struct ibv_pd *pd)
+/* The same of ibv_reg_mr() alone. */
+static double measure_reg_mr(struct buffer *b)
 {
-	static const size_t sizes[] = {4096, 65536, MIB, 8 * MIB, 32 * MIB};
+	double samples[SAMPLES];
+	struct ibv_mr *mrs[64];
+	unsigned n = sizeof(mrs) / sizeof(mrs[0]);
 
-	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		struct buffer b = {.pd = pd, .len = sizes[i]};
+	for (int s = 0; s < SAMPLES; s++) {
+		uint64_t start = clock_now_ns();
 
-		require(!xr_mem_new(&xr_mem_conf_default, pd, &b.mem), "open");
-		b.addr = aligned_alloc(4096, b.len);
-		require(b.addr, "memory");
-		memset(b.addr, 1, b.len);
-		/* As many others in the cache as a busy program has. */
-		for (size_t j = 0; j < 500; j++) {
-			struct buffer other = b;
-
-			other.addr += j * 8;
-			other.len = 4;
-			cache(&other);
+		for (unsigned i = 0; i < n; i++) {
+			mrs[i] = ibv_reg_mr(b->pd, b->addr, b->len, IBV_ACCESS_REMOTE_READ);
+			require(mrs[i], "ibv_reg_mr");
 		}
-		printf("{\"bench\": \"buffer\", \"bytes\": %zu, \"register_ns\": %.1f, "
-		       "\"pool_ns\": %.1f, \"cache_ns\": %.1f}\n",
-		       b.len, measure(per_operation, &b), measure(pool, &b), measure(cache, &b));
-		xr_mem_free(b.mem);
-		free(b.addr);
+		samples[s] = (double)(clock_now_ns() - start) / n;
+		for (unsigned i = 0; i < n; i++)
+			ibv_dereg_mr(mrs[i]);
 	}
+	return median(samples, SAMPLES);
+}
+
+/* As many others as a busy program has. */
+static void fill_cache(const struct buffer *b)
+{
+	for (size_t j = 0; j < 500; j++) {
+		struct buffer other = *b;
+
+		other.addr += j * 8;
+		other.len = 4;
+		cache(&other);
+	}
+}
+
+static void bench_buffer(struct ibv_pd *pd, size_t len)
+{
+	struct buffer b = {.pd = pd, .len = len, .addr = aligned_alloc(4096, len)};
+
+	require(b.addr, "memory");
+	memset(b.addr, 1, len);
+	require(!xr_mem_new(&xr_mem_conf_default, pd, &b.mem), "open");
+	require(!xr_mem_region_new(b.mem, SLOTS * len, IBV_ACCESS_REMOTE_READ, -1, &b.region),
+		"region");
+	fill_cache(&b);
+	printf("{\"bench\": \"buffer\", \"bytes\": %zu, \"register_ns\": %.1f, "
+	       "\"reg_mr_ns\": %.1f, \"pool_ns\": %.1f, \"cache_ns\": %.1f, "
+	       "\"slot_ns\": %.2f, \"pin_ns\": ",
+	       len, measure(per_operation, &b), measure_reg_mr(&b), measure(pool, &b),
+	       measure(cache, &b), measure(slot, &b));
+	if (mlock(b.addr, len))
+		printf("null}\n"); /* RLIMIT_MEMLOCK */
+	else
+		printf("%.1f}\n", measure(pin, &b));
+	xr_mem_region_free(b.mem, &b.region);
+	xr_mem_free(b.mem);
+	free(b.addr);
 }
 
 /* Nanoseconds for the first bytes of a slot, slots at random. */
@@ -150,30 +199,40 @@ static void bench_region(struct ibv_pd *pd, enum xr_huge huge)
 		make_ms[s] = (double)(clock_now_ns() - start) / 1e6;
 		touch_ns[s] = touch(&region);
 	}
-	qsort(make_ms, 5, sizeof(make_ms[0]), ascending);
-	qsort(touch_ns, 5, sizeof(touch_ns[0]), ascending);
-	printf("{\"bench\": \"region\", \"bytes\": %zu, \"backing\": \"%s\", \"huge_bytes\": %zu, "
-	       "\"make_ms\": %.1f, \"touch_ns\": %.1f}\n",
-	       REGION_BYTES, xr_backing_name(region.map.backing), region.map.huge_bytes, make_ms[2],
-	       touch_ns[2]);
+	printf("{\"bench\": \"region\", \"bytes\": %zu, \"asked\": \"%s\", \"backing\": \"%s\", "
+	       "\"huge_bytes\": %zu, \"make_ms\": %.1f, \"touch_ns\": %.1f}\n",
+	       REGION_BYTES, huge == XR_HUGE_OFF ? "off" : "auto",
+	       xr_backing_name(region.map.backing), region.map.huge_bytes, median(make_ms, 5),
+	       median(touch_ns, 5));
 	xr_mem_region_free(mem, &region);
 	xr_mem_free(mem);
 }
 
-int main(void)
+static void bench(struct ibv_pd *pd, const char *what)
+{
+	static const size_t sizes[] = {4096, 65536, MIB, 8 * MIB, 64 * MIB};
+
+	if (!strcmp(what, "region")) {
+		bench_region(pd, XR_HUGE_OFF);
+		bench_region(pd, XR_HUGE_AUTO);
+		return;
+	}
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		bench_buffer(pd, sizes[i]);
+}
+
+int main(int argc, char **argv)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *device = list && list[0] ? ibv_open_device(list[0]) : NULL;
 	struct ibv_pd *pd = device ? ibv_alloc_pd(device) : NULL;
 
-	if (!pd) {
-		fputs("mem: no RDMA device; run it under urxe-run\n", stderr);
+	if (argc != 2 || !pd) {
+		fputs("mem buffer|region, on an RDMA device or under urxe-run\n", stderr);
 		return 1;
 	}
 	ibv_free_device_list(list);
-	bench_buffers(pd);
-	bench_region(pd, XR_HUGE_OFF);
-	bench_region(pd, XR_HUGE_AUTO);
+	bench(pd, argv[1]);
 	ibv_dealloc_pd(pd);
 	ibv_close_device(device);
 	return 0;

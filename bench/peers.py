@@ -1,17 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is measured and how: one row for each program, with its command lines and how its output
-reads."""
+"""The verbs of urxe beside sockets, UCX and libfabric: command lines, and how the output reads."""
 import json
-import os
 import re
-import sys
-from collections import namedtuple
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-                                'tests', 'e2e'))
-import lab  # noqa: E402
+from measure import Metric, Row, case
 
-Metric = namedtuple('Metric', 'kind size title unit')
 METRICS = (
     Metric('latency', 64, '64 B', 'us one way'),
     Metric('latency', 4096, '4 KiB', 'us one way'),
@@ -20,10 +13,8 @@ METRICS = (
     Metric('bandwidth', 1048576, '1 MiB', 'GB/s'),
     Metric('rate', 64, '64 B', 'M msg/s'),
 )
+TABLE = 'verbs'
 SECONDS = 1
-# urxe: under tools/urxe-run. commands(metric, side pair, port): server argv, client argv, and how
-# to read the result out of the client's output; None: this program does not measure that.
-Row = namedtuple('Row', 'name path urxe commands')
 
 
 def iterations(metric):
@@ -114,40 +105,19 @@ def iperf3():
     return commands
 
 
-def rows():
-    for path in ('one host', 'two namespaces'):
-        for verb in ('send', 'write', 'read'):
-            yield Row(f'urxe {verb}', path, True, perftest(verb))
-        if path == 'one host':
-            yield Row('UCX posix tag', path, False, ucx('posix,self', 'tag_lat', 'tag_bw'))
-            yield Row('UCX posix put', path, False,
-                      ucx('posix,self', 'ucp_put_lat', 'ucp_put_bw'))
-            yield Row('libfabric shm', path, False, libfabric('shm', 'rdm'))
-        else:
-            yield Row('UCX tcp tag', path, False, ucx('tcp,self', 'tag_lat', 'tag_bw', True))
-            yield Row('libfabric tcp', path, False, libfabric('tcp', 'msg'))
-        yield Row('sockperf TCP', path, False, sockperf(True))
-        yield Row('sockperf UDP', path, False, sockperf(False))
-        yield Row('iperf3 TCP', path, False, iperf3())
+def rows(path):
+    for verb in ('send', 'write', 'read'):
+        yield Row(TABLE, path, f'urxe {verb}', True, perftest(verb))
+    others = [('UCX posix tag', ucx('posix,self', 'tag_lat', 'tag_bw')),
+              ('UCX posix put', ucx('posix,self', 'ucp_put_lat', 'ucp_put_bw')),
+              ('libfabric shm', libfabric('shm', 'rdm'))] if path == 'one host' else [
+                  ('UCX tcp tag', ucx('tcp,self', 'tag_lat', 'tag_bw', True)),
+                  ('libfabric tcp', libfabric('tcp', 'msg'))]
+    others += [('sockperf TCP', sockperf(True)), ('sockperf UDP', sockperf(False)),
+               ('iperf3 TCP', iperf3())]
+    for name, commands in others:
+        yield Row(TABLE, path, name, False, commands)
 
 
-def measure(row, metric, sides, port):
-    """The value, or None where the program does not measure that, or a string: what went wrong."""
-    commands = row.commands(metric, sides, port)
-    if commands is None:
-        return None
-    server_argv, client_argv, read = commands
-    if not lab.have(next(word for word in client_argv if '=' not in word and word != 'env')):
-        return 'not installed'
-    server = sides[0].spawn(['taskset', '-c', '0', *server_argv], row.urxe)
-    try:
-        lab.wait_for(lambda: lab.listens(server, port) or server.poll() is not None, 1)
-        client = sides[1].spawn(['taskset', '-c', '1', *client_argv], row.urxe)
-        status, text = lab.finish(client, 60), lab.output(client)
-        if status:
-            return f'status {status}: {text[-300:]}'
-        return read(metric, text)
-    except (TypeError, ValueError, IndexError, KeyError) as error:
-        return f'{type(error).__name__}: {error} in {text[-300:]}'
-    finally:
-        lab.kill(server)
+def cases(paths):
+    return [case(row, metric) for metric in METRICS for path in paths for row in rows(path)]

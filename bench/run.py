@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""urxe beside its peers, measured alternately in one run: server on core 0, client on core 1.
+"""urxe and xrdma beside their peers, measured alternately in one run: server on core 0, client on
+core 1.
 
 Usage: bench/run.py [-r ROUNDS] [-o FILE] [TEXT]...   only rows whose name contains one of the texts
-Prints a table per path of medians, each with its ratio to the first row of the path, and writes
+Prints tables of medians, each with its ratio to the first row, and how far the targets are; writes
 everything measured to build/bench.json.
 """
 import argparse
@@ -17,57 +18,102 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from peers import METRICS, lab, measure, rows  # noqa: E402
+import device  # noqa: E402
+import messages  # noqa: E402
+import peers  # noqa: E402
+from measure import lab  # noqa: E402
+
+PATHS = ('one host', 'two namespaces')
+
+
+def all_cases(paths):
+    return peers.cases(paths) + messages.cases(paths) + device.cases(paths)
+
+
+def names(case):
+    return [f'{case.path}: {case.table}: {row}' for row in case.rows]
 
 
 def measure_all(wanted, places, rounds):
-    """{row: {metric: [values]}}; rounds outermost, so that drift of the machine hits all alike."""
-    port = 21000
-    samples = {row: {metric: [] for metric in METRICS} for row in wanted}
+    """{(table, path): {row: {metric: [values]}}}; rounds outermost, so that drift of the machine
+    hits all alike."""
+    samples, port, shown = {}, 21000, None
+    for case in wanted:
+        table = samples.setdefault((case.table, case.path), {})
+        for row in case.rows:
+            for metric in case.metrics:
+                table.setdefault(row, {}).setdefault(metric, [])
     for current in range(rounds):
-        for metric in METRICS:
-            print(f'round {current + 1} of {rounds}: {metric.kind} {metric.title}',
-                  file=sys.stderr)
-            for row in wanted:
-                port += 1
-                value = measure(row, metric, places[row.path], port)
+        for case in wanted:
+            head = case.metrics[0]
+            what = f'{case.table}: {head.kind} {head.title}' + ' ...' * (len(case.metrics) > 1)
+            if what != shown:
+                print(f'round {current + 1} of {rounds}: {what}', file=sys.stderr)
+                shown = what
+            port += 1
+            for (row, metric), value in case.run(places[case.path], port).items():
                 if isinstance(value, str):
-                    print(f'{row.path}: {row.name}: {metric.kind} {metric.title}: {value}',
-                          file=sys.stderr)
-                elif value is not None:
-                    samples[row][metric].append(value)
+                    print(f'{case.path}: {what}: {row}: {value}', file=sys.stderr)
+                else:
+                    samples[case.table, case.path][row][metric].append(value)
     return samples
 
 
+def median(rows, row, metric):
+    values = rows.get(row, {}).get(metric)
+    return statistics.median(values) if values else None
+
+
+def cell(rows, row, metric):
+    value, first = median(rows, row, metric), next(iter(rows))
+    if value is None:
+        return '-'
+    text = f'{value:.3f}' if value < 1000 else f'{value:.0f}'
+    base = median(rows, first, metric)
+    return text if row == first or not base else f'{text} ({value / base:.2f})'
+
+
 def print_tables(samples):
-    for path in dict.fromkeys(row.path for row in samples):
-        table = [row for row in samples if row.path == path]
-        print(f'\n{path}, medians; in brackets: times the first row')
-        print(f'{"":16}' + ''.join(f'{m.kind + " " + m.title:>19}' for m in METRICS))
-        print(f'{"":16}' + ''.join(f'{m.unit:>19}' for m in METRICS))
-        for row in table:
-            line = f'{row.name:16}'
-            for metric in METRICS:
-                cell = '-'
-                if samples[row][metric]:
-                    value = statistics.median(samples[row][metric])
-                    cell = f'{value:.3f}'
-                    base = samples[table[0]][metric]
-                    if base and row is not table[0]:
-                        cell += f' ({value / statistics.median(base):.2f})'
-                line += f'{cell:>19}'
-            print(line)
+    for (table, path), rows in samples.items():
+        metrics = list(next(iter(rows.values())))
+        print(f'\n{table}, {path}: medians; in brackets: times the first row')
+        print(f'{"":20}' + ''.join(f'{m.kind + " " + m.title:>19}' for m in metrics))
+        print(f'{"":20}' + ''.join(f'{m.unit:>19}' for m in metrics))
+        for row in rows:
+            print(f'{row:20}' + ''.join(f'{cell(rows, row, metric):>19}' for metric in metrics))
+
+
+def judged(samples):
+    """Each target: path, metric, its words, what is allowed, what was measured, whether met."""
+    for (table, path), rows in samples.items():
+        for target in messages.TARGETS if table == messages.TABLE else ():
+            raw = median(rows, messages.VERBS, target.metric)
+            ours = median(rows, messages.XRDMA, target.metric)
+            if raw and ours:
+                allowed = target.allowed(raw)
+                met = ours <= allowed if target.most else ours >= allowed
+                yield path, target.metric, target.text, allowed, ours, met
+
+
+def print_targets(samples):
+    print()
+    for path, metric, text, allowed, ours, met in judged(samples):
+        print(f'target: {path}: {metric.title} {metric.kind} {text}: {allowed:.3f} {metric.unit}; '
+              f'measured {ours:.3f} ({"met" if met else "missed"})')
 
 
 def as_json(samples):
     return {
         'machine': {'cpu': cpu_name(), 'cores': os.cpu_count(), 'kernel': platform.release()},
         'time': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()),
-        'results': [{'path': row.path, 'row': row.name, 'metric': metric.kind, 'unit': metric.unit,
-                     'size_bytes': metric.size, 'median': statistics.median(values),
-                     'samples': values}
-                    for row, metrics in samples.items() for metric, values in metrics.items()
-                    if values],
+        'results': [{'table': table, 'path': path, 'row': row, 'metric': metric.kind,
+                     'title': metric.title, 'unit': metric.unit, 'size_bytes': metric.size,
+                     'median': statistics.median(values), 'samples': values}
+                    for (table, path), rows in samples.items() for row, metrics in rows.items()
+                    for metric, values in metrics.items() if values],
+        'targets': [{'path': path, 'metric': metric.kind, 'target': text, 'allowed': allowed,
+                     'measured': ours, 'met': met}
+                    for path, metric, text, allowed, ours, met in judged(samples)],
     }
 
 
@@ -81,23 +127,25 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('-r', '--rounds', type=int, default=3)
     parser.add_argument('-o', '--output', default=os.path.join(lab.BUILD, 'bench.json'))
-    parser.add_argument('text', nargs='*', help='only rows whose path and name contain one')
+    parser.add_argument('text', nargs='*',
+                        help='only what has one in its path, table and row, as in "one host: mess"')
     args = parser.parse_args()
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit('bench: needs two cores')
     refused = lab.enter()
-    places = {'one host': lab.local()}
+    places = {PATHS[0]: lab.local()}
     if refused:
-        print(f'two namespaces: left out: {refused}')
+        print(f'{PATHS[1]}: left out: {refused}')
     else:
-        places['two namespaces'] = lab.pair()
-    wanted = [row for row in rows() if row.path in places and
-              (not args.text or any(text in f'{row.path}: {row.name}' for text in args.text))]
+        places[PATHS[1]] = lab.pair()
+    wanted = [case for case in all_cases(tuple(places)) if not args.text or
+              any(text in name for text in args.text for name in names(case))]
     if not wanted:
-        sys.exit('bench: no row of that name; they are: ' +
-                 ', '.join(f'{row.path}: {row.name}' for row in rows()))
+        sys.exit('bench: no row of that name; they are:\n' + '\n'.join(
+            dict.fromkeys(name for case in all_cases(PATHS) for name in names(case))))
     samples = measure_all(wanted, places, args.rounds)
     print_tables(samples)
+    print_targets(samples)
     os.makedirs(os.path.dirname(args.output), exist_ok=True)
     with open(args.output, 'w', encoding='utf-8') as file:
         json.dump(as_json(samples), file, indent=1)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Of the device itself: what it costs to register memory, and to share a QP between threads."""
+import json
+
+from measure import Case, Metric, Row, case, measure, ours
+
+THREADS = tuple(Metric('threads', None, str(n), 'M ops/s') for n in (1, 2, 4))
+SECONDS = 0.4
+BUFFERS = tuple(Metric('buffer', size, title, 'us') for size, title in (
+    (4096, '4 KiB'), (65536, '64 KiB'), (1 << 20, '1 MiB'), (8 << 20, '8 MiB'), (64 << 20, '64 MiB')))
+# Lines of the table, and fields of what bench/mem.c prints.
+WAYS = {'register each time': 'register_ns', 'of it, ibv_reg_mr': 'reg_mr_ns',
+        'mlock, as cards pin': 'pin_ns', 'registration cache': 'cache_ns', 'pool': 'pool_ns',
+        'slot of a region': 'slot_ns'}
+REGION = {Metric('make', 256 << 20, '256 MiB', 'ms'): 'make_ms',
+          Metric('touch', 64, 'a slot', 'ns'): 'touch_ns'}
+PAGES = {'off': '4 KiB pages', 'auto': 'huge pages'}
+
+
+def shared_qp(how):
+    def commands(metric, _, port):
+        return (None, [ours('bench_shared_qp'), how, metric.title, str(SECONDS)],
+                lambda _, text: float(text) / 1e6)
+    return commands
+
+
+def lines(text, bench):
+    found = [json.loads(line) for line in text.splitlines() if line.startswith('{')]
+    return [line for line in found if line['bench'] == bench]
+
+
+def program(table, rows, metrics, bench, read):
+    """All figures of a table out of one run of bench/mem.c."""
+    def run(sides, port):
+        commands = None, [ours('bench_mem'), bench], lambda _, text: read(lines(text, bench))
+        found = measure(True, commands, None, sides, port)
+        return {(bench, None): found} if isinstance(found, str) else found
+    return Case(table, 'one host', rows, metrics, run)
+
+
+def read_buffers(found):
+    return {(way, metric): line[field] / 1e3
+            for line in found for metric in BUFFERS if metric.size == line['bytes']
+            for way, field in WAYS.items() if line[field] is not None}
+
+
+def read_regions(found):
+    return {(PAGES[line['asked']], metric): line[field]
+            for line in found for metric, field in REGION.items()}
+
+
+def cases(paths):
+    if 'one host' not in paths:
+        return []
+    every = [program('memory', tuple(WAYS), BUFFERS, 'buffer', read_buffers),
+             program('region', tuple(PAGES.values()), tuple(REGION), 'region', read_regions)]
+    for metric in THREADS:
+        for name, how in (('context per thread', 'own'), ('shared QP, a lock', 'shared')):
+            every.append(case(Row('threads', 'one host', name, True, shared_qp(how)), metric))
+    return every

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The middleware beside raw verbs on the same device, UCX active messages, ZeroMQ and nng; what its
+connections cost; and the targets it is held against."""
+import json
+import os
+from collections import namedtuple
+
+import peers
+from measure import Case, Metric, Row, abstract, case, lab, measure, ours
+
+ROUND_TRIP = Metric('round trip', 64, '64 B', 'us')
+BANDWIDTH = Metric('bandwidth', 1048576, '1 MiB', 'GB/s')
+RATE = Metric('rate', 64, '64 B', 'M msg/s')
+METRICS = (ROUND_TRIP, BANDWIDTH, RATE)
+TABLE = 'messages'
+VERBS, XRDMA = 'raw verbs', 'xrdma'
+SECONDS = 0.4
+XR_PERF = os.path.join(lab.BUILD, 'tools', 'xr-perf', 'xr-perf')
+
+SET_UPS = tuple(Metric('set-up', None, title, '1/s') for title in ('plain', 'TLS 1.3'))
+KEY = '5a' * 32
+CHANNELS = (64, 512, 4096)
+OF_CHANNELS = {
+    Metric('rate', 64, '64 B', 'M rpc/s'): lambda result: result['messages_per_s'] / 1e6,
+    Metric('set-up', None, 'plain', '1/s'): lambda result: result['setups_per_s'],
+    Metric('memory', None, 'each', 'KiB'): lambda result: result['memory_per_channel_bytes'] / 1024,
+    Metric('registered', None, 'each', 'KiB'):
+        lambda result: result['registered_per_channel_bytes'] / 1024,
+}
+
+
+def verbs():
+    """What the middleware is made of: a round trip is twice the latency of a SEND, large messages
+    are READ, and small ones are SENDs."""
+    def commands(metric, sides, port):
+        latency = metric._replace(kind='latency') if metric is ROUND_TRIP else metric
+        verb = 'read' if metric is BANDWIDTH else 'send'
+        server, client, read = peers.perftest(verb)(latency, sides, port)
+        scale = 2 if metric is ROUND_TRIP else 1
+        return server, client, lambda _, text: scale * read(latency, text)
+    return commands
+
+
+def xr_perf(sides, port, options, *more):
+    """Server and client of xr-perf; options are of both."""
+    return ([XR_PERF, '-s', '-p', str(port), *options],
+            [XR_PERF, f'{sides[0].ipv4}:{port}', '--json', '-', '-q', *options, *more])
+
+
+def results(text):
+    return json.loads(text[text.index('{'):])['results']
+
+
+def xrdma():
+    reads = {ROUND_TRIP: ('latency', lambda result: result['rtt_us']['p50']),
+             BANDWIDTH: ('bandwidth', lambda result: result['gb_per_s']),
+             RATE: ('rate', lambda result: result['messages_per_s'] / 1e6)}
+
+    def commands(metric, sides, port):
+        test, read = reads[metric]
+        return *xr_perf(sides, port, ['-o', 'tls=off'], '-S', str(metric.size), '-t', str(SECONDS),
+                        test), lambda _, text: read(results(text)[-1])
+    return commands
+
+
+# UCX takes a device for usable that has a node in /dev/infiniband: a /dev of its own for it.
+WITH_NODE = '''
+new=$(mktemp -d) && mount -t tmpfs tmpfs "$new" && mkdir "$new/infiniband" "$new/shm" &&
+mount --bind /dev/shm "$new/shm" || exit
+for node in null zero random urandom; do
+        : >"$new/$node" && mount --bind "/dev/$node" "$new/$node" || exit
+done
+: >"$new/infiniband/urxe0" && mount --bind /dev/null "$new/infiniband/urxe0" &&
+mount --move "$new" /dev && rmdir "$new" && exec "$@"'''
+
+
+def ucx_over_urxe():
+    """An IPv6 GID: without the kernel's sysfs UCX believes in RoCE v1, whose GRH is an IPv6 header,
+    and drops what UD brings from an IPv4 address."""
+    of_ucx = ucx('rc_verbs,ud_verbs,self')
+
+    def commands(metric, sides, port):
+        *both, read = of_ucx(metric, sides, port)
+        for argv, side in zip(both, sides):
+            argv.insert(1, f'UCX_IB_GID_INDEX={side.gid_index(side.ipv6)}')
+        return *(['unshare', '--mount', 'sh', '-c', WITH_NODE, 'sh', *argv] for argv in both), read
+    return commands
+
+
+def ucx(transports, over_ip=False):
+    of_peers = peers.ucx(transports, 'ucp_am_lat', 'ucp_am_bw', over_ip)
+
+    def commands(metric, sides, port):
+        one_way = metric._replace(kind='latency') if metric is ROUND_TRIP else metric
+        server, client, read = of_peers(one_way, sides, port)
+        scale = 2 if metric is ROUND_TRIP else 1
+        return server, client, lambda _, text: scale * read(one_way, text)
+    return commands
+
+
+def library(program, local):
+    """bench/zmq.c and nng.c: TCP, or on one host a local socket under this scheme."""
+    def read(metric, text):
+        value = float(text)
+        return value * {'round trip': 1, 'bandwidth': metric.size / 1e9, 'rate': 1e-6}[metric.kind]
+
+    def commands(metric, sides, port):
+        url = local + abstract(port) if sides[0] is sides[1] else f'tcp://{sides[0].ipv4}:{port}'
+        what = 'latency' if metric is ROUND_TRIP else 'rate'
+        common = [url, what, str(metric.size), str(SECONDS)]
+        return [ours(program), 'server', *common], [ours(program), 'client', *common], read
+    return commands
+
+
+def rows(path):
+    yield Row(TABLE, path, VERBS, True, verbs())
+    yield Row(TABLE, path, XRDMA, False, xrdma())
+    transport = 'posix' if path == 'one host' else 'tcp'
+    yield Row(TABLE, path, f'UCX {transport} am', False,
+              ucx(f'{transport},self', transport == 'tcp'))
+    yield Row(TABLE, path, 'UCX am on urxe', True, ucx_over_urxe())
+    yield Row(TABLE, path, 'ZeroMQ', False, library('bench_zmq', 'ipc://@'))
+    yield Row(TABLE, path, 'nng', False, library('bench_nng', 'abstract://'))
+
+
+def storm(metric, sides, port):
+    options = ['-o', 'tls=off'] if metric is SET_UPS[0] else ['-o', 'tls=on', '-o', f'tls_psk={KEY}']
+    return *xr_perf(sides, port, options, '-t', str(SECONDS), 'storm'), \
+        lambda _, text: results(text)[-1]['messages_per_s']
+
+
+def tcp(metric, sides, port):
+    how = 'plain' if metric is SET_UPS[0] else 'tls'
+    return ([ours('bench_connect'), 'server', str(port), how],
+            [ours('bench_connect'), 'client', f'{sides[0].ipv4}:{port}', how, str(SECONDS)],
+            lambda _, text: float(text))
+
+
+def channels(path):
+    """One run of xr-perf doubles the channels up to the most."""
+    def read(_, text):
+        of_count = {result['channels']: result for result in results(text)}
+        return {(f'{count} channels', metric): figure(of_count[count])
+                for count in CHANNELS for metric, figure in OF_CHANNELS.items()}
+
+    def run(sides, port):
+        commands = *xr_perf(sides, port, ['-o', 'tls=off'], '--channels', str(CHANNELS[-1]), '-S',
+                            '64', '-t', '0.2', 'channels'), read
+        found = measure(False, commands, None, sides, port)
+        return {('channels', None): found} if isinstance(found, str) else found
+    return Case('channels', path, tuple(f'{count} channels' for count in CHANNELS),
+                tuple(OF_CHANNELS), run)
+
+
+def cases(paths):
+    every = [case(row, metric) for metric in METRICS for path in paths for row in rows(path)]
+    if 'one host' in paths:
+        for metric in SET_UPS:
+            every.append(case(Row('connections', 'one host', XRDMA, False, storm), metric))
+            every.append(case(Row('connections', 'one host', 'TCP', False, tcp), metric))
+        every.append(channels('one host'))
+    return every
+
+
+# What it is held against: the middleware's figure and what that of raw verbs allows.
+Target = namedtuple('Target', 'metric text allowed most')
+TARGETS = (
+    Target(ROUND_TRIP, '<= 2 x one-way SEND + 0.30 us', lambda raw: raw + 0.30, True),
+    Target(BANDWIDTH, '>= 0.95 x raw READ', lambda raw: 0.95 * raw, False),
+    Target(RATE, '>= 0.6 x raw SEND', lambda raw: 0.6 * raw, False),
+)
