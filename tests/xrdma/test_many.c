@@ -111,11 +111,30 @@ static void m16_a_shared_queue_too_small(void **state)
 	rig_close(&r);
 }
 
+/* Channels that closed leave more receives posted than the others need. */
+static void m16_channels_come_after_others_went(void **state)
+{
+	struct xrdma_channel *chs[3];
+	struct rig r;
+
+	rig_open(&r, "srq=on");
+	for (unsigned i = 0; i < 3; i++)
+		chs[i] = rig_connect(&r);
+	xrdma_channel_close(chs[0]);
+	xrdma_channel_close(chs[1]);
+	rig_until(&r, r.side[RIG_CLIENT].n_closed == 2 && r.side[RIG_SERVER].n_closed == 2);
+	chs[0] = rig_connect(&r);
+	rig_send(chs[0], 100, 1);
+	rig_expect(&r, RIG_SERVER, 100, 1);
+	rig_close(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(m16_a_thousand_channels),
 		cmocka_unit_test(m16_a_shared_queue_too_small),
+		cmocka_unit_test(m16_channels_come_after_others_went),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
