@@ -246,6 +246,16 @@ XRDMA_API uint64_t xrdma_stat(const struct xrdma_context *ctx, unsigned index);
 XRDMA_API int xrdma_stat_by_name(const struct xrdma_context *ctx, const char *name,
 				 uint64_t *ret_value);
 
+/* ---- faults on purpose ------------------------------------------------------------------------
+ */
+
+/*
+ * Replace the rules of the option `filter`, which see, from now on; "" ends them. For tests of what
+ * uses this library: messages are dropped, delayed, doubled or corrupted, or their completions
+ * fail, and what follows is as real as after a real fault. -EINVAL: not a rule.
+ */
+XRDMA_API int xrdma_filter_set(struct xrdma_context *ctx, const char *filter);
+
 #ifdef __cplusplus
 }
 #endif

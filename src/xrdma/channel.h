@@ -9,6 +9,7 @@
 #define XR_CHANNEL_H
 
 #include "xrdma/context.h"
+#include "xrdma/fault.h"
 #include "xrdma/hello.h"
 #include "xrdma/negotiate.h"
 #include "xrdma/rpc.h"
@@ -111,6 +112,7 @@ struct xrdma_channel {
 	struct xrdma_region **exports; /* by id */
 	uint32_t n_remotes, n_exports;
 
+	struct xr_ch_faults faults;
 	struct xr_boot *boot;
 	struct xr_watch boot_watch;
 	struct xr_timer ack_timer, boot_timer, drain_timer;

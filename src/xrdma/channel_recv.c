@@ -237,6 +237,8 @@ void xr_channel_received(struct xrdma_channel *ch, struct xrdma_msg *m, const st
 	struct xr_head h;
 	int ret;
 
+	if (ch->ctx->faults && xr_fault_in(ch, m, wc))
+		return;
 	m->ch = ch;
 	m->state = XR_M_ARRIVED;
 	m->data = (uint8_t *)m->buf.addr + XR_RX_PAYLOAD;

@@ -82,6 +82,8 @@ static int post_message(struct xrdma_channel *ch, const struct xr_head *h, struc
 		.num_sge = 1,
 	};
 	bool payload = m && h->type <= XR_RSP && !h->large && h->len, inlined;
+	enum xr_verdict verdict;
+	int ret;
 
 	sge[0].length = (uint32_t)xr_head_put(head, h);
 	if (payload) {
@@ -91,9 +93,14 @@ static int post_message(struct xrdma_channel *ch, const struct xr_head *h, struc
 	inlined = sge[0].length + sge[1].length <= ch->max_inline;
 	if (inlined)
 		wr.send_flags = IBV_SEND_INLINE;
+	if (ch->ctx->faults && (verdict = xr_fault_out(ch, head)) != XR_VERDICT_PASS)
+		return verdict == XR_VERDICT_LOSE ? 0 : -EAGAIN;
 	/* A buffer waits for its completion: do not let it wait for sends that may never come. */
-	return post(ch, &wr, op, payload && !inlined ? m : NULL,
-		    op == XR_WQE_BYE || (payload && !inlined && ch->queued <= 1));
+	ret = post(ch, &wr, op, payload && !inlined ? m : NULL,
+		   op == XR_WQE_BYE || (payload && !inlined && ch->queued <= 1));
+	if (ch->ctx->faults && !ret && room(ch, XR_SPARE_BEACON) && xr_fault_again(ch))
+		(void)post_message(ch, h, m, op);
+	return ret;
 }
 
 static int send_now(struct xrdma_channel *ch, struct xrdma_msg *m)

@@ -81,6 +81,8 @@ struct xr_conf {
 	bool guard;
 	bool odp;
 
+	/* watching and testing */
+	char filter[XR_PATH_BYTES];
 	enum log_level log;
 };
 

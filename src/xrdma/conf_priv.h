@@ -35,7 +35,7 @@ struct xr_option {
 extern const struct xr_option xr_options[];
 extern const unsigned xr_n_options;
 
-enum { XR_OPTIONS_MAX = 64, XR_OPTION_TEXT = 320 };
+enum { XR_OPTIONS_MAX = 128, XR_OPTION_TEXT = 320 };
 
 /* Later wins. */
 enum xr_conf_source {

@@ -144,6 +144,12 @@ const struct xr_option xr_options[] = {
 	 .doc = "Register callers' memory and regions for on-demand paging where the device offers "
 		"it, and counted (odp_registrations)."},
 
+	/* watching and testing */
+	{FIELD(filter), .type = XR_STRING, .unit = "rules", .min = 0, .max = XR_PATH_BYTES - 1,
+	 .text = "", .example = "drop:out:type=REQ:p=0.01:n=3,delay=500:in",
+	 .doc = "Faults on purpose: drop, delay=US, duplicate, corrupt or fail=STATUS, each with "
+		"conditions in, out, ch=, type=, p=, n=, after= behind colons; seed=N. "
+		"xrdma_filter_set() changes them."},
 	{FIELD(log), .type = XR_ENUM, .choices = log_levels, .def = LOG_WARN, .runtime = true,
 	 .doc = "What is reported on standard error. Of the process: who opens or sets last, "
 		"decides."},

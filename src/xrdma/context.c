@@ -3,6 +3,7 @@
 
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
+#include "xrdma/fault.h"
 #include "xrdma/log.h"
 #include "xrdma/mem_numa.h"
 #include "xrdma/region.h"
@@ -232,6 +233,8 @@ static int open_all(struct xrdma_context *ctx)
 	if (!ret)
 		ret = open_shared_receives(ctx);
 	if (!ret)
+		ret = xr_faults_set(ctx, ctx->conf.filter);
+	if (!ret)
 		ret = xr_boot_world_init(&ctx->boot, &ctx->conf);
 	if (ret)
 		return ret;
@@ -262,6 +265,7 @@ static void close_all(struct xrdma_context *ctx)
 	if (ctx->verbs)
 		(void)ibv_close_device(ctx->verbs);
 	xr_gid_table_fini(&ctx->gids);
+	xr_faults_free(ctx);
 	timerq_fini(&ctx->timers);
 	free(ctx->entries);
 	free(ctx);

@@ -104,6 +104,7 @@ struct xrdma_context {
 	unsigned unacked_events;
 	atomic_bool stop;
 
+	struct xr_faults *faults; /* NULL: no rules, no faults on purpose */
 	struct xr_stats stats;
 };
 

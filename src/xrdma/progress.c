@@ -275,8 +275,11 @@ int xr_progress_completions(struct xrdma_context *ctx)
 	struct ibv_wc wcs[XR_POLL_BATCH];
 	int n = ibv_poll_cq(ctx->cq, XR_POLL_BATCH, wcs);
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		if (ctx->faults && wcs[i].status != IBV_WC_SUCCESS)
+			xr_fault_completion(ctx, &wcs[i]);
 		handle_completion(ctx, &wcs[i]);
+	}
 	if (n > 0 || anything_due(ctx))
 		settle(ctx);
 	return n > 0 ? n : 0;

@@ -216,6 +216,7 @@ void xr_qp_free(struct xrdma_channel *ch)
 {
 	struct xrdma_context *ctx = ch->ctx;
 
+	xr_faults_forget(ch);
 	if (ctx->batch.rq == &ch->own_rq)
 		xr_rq_flush(ctx);
 	if (ch->qp) {
