@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "engine/engine_priv.h"
 
+#include "engine/mcast.h"
 #include "engine/mw.h"
 #include "engine/qp.h"
 #include "engine/xrc.h"
@@ -59,6 +60,10 @@ void urxe_limits_default(struct ibv_device_attr *ret_limits)
 		.max_srq = 65536,
 		.max_srq_wr = 65536,
 		.max_srq_sge = 16,
+		/* Linux lets a socket join 20 IPv4 groups (net.ipv4.igmp_max_memberships). */
+		.max_mcast_grp = 16,
+		.max_mcast_qp_attach = 64,
+		.max_total_mcast_qp_attach = 16 * 64,
 		.max_pkeys = 1,
 		.phys_port_cnt = 1,
 	};
@@ -89,6 +94,7 @@ int urxe_engine_new(const struct urxe_engine_conf *conf, struct urxe_engine **re
 	list_init(&e->qps);
 	list_init(&e->mws);
 	list_init(&e->xrcds);
+	list_init(&e->mcast_groups);
 	*ret_engine = e;
 	return 0;
 }
@@ -97,8 +103,12 @@ void urxe_engine_free(struct urxe_engine *e)
 {
 	if (!e)
 		return;
-	list_for_each_safe (node, &e->qps)
-		urxe_qp_free(container_of(node, struct urxe_qp, node));
+	list_for_each_safe (node, &e->qps) {
+		struct urxe_qp *qp = container_of(node, struct urxe_qp, node);
+
+		mcast_release_qp(qp);
+		urxe_qp_free(qp);
+	}
 	list_for_each_safe (node, &e->ahs)
 		urxe_ah_free(container_of(node, struct urxe_ah, node));
 	list_for_each_safe (node, &e->srqs)
@@ -160,8 +170,12 @@ int urxe_engine_add_qpns(struct urxe_engine *e, uint32_t base)
 	if (!block)
 		return -ENOMEM;
 	e->blocks[index] = block;
-	for (uint32_t i = 0; i < URXE_QPN_BLOCK; i++)
-		qpn_give(e, base + (start + i) % URXE_QPN_BLOCK);
+	for (uint32_t i = 0; i < URXE_QPN_BLOCK; i++) {
+		uint32_t qpn = base + (start + i) % URXE_QPN_BLOCK;
+
+		if (qpn != MCAST_QPN)
+			qpn_give(e, qpn);
+	}
 	return 0;
 }
 
@@ -335,17 +349,20 @@ uint64_t urxe_engine_deadline(const struct urxe_engine *e)
 
 /* ---- receive --------------------------------------------------------------------------------- */
 
-/* The QP that listens to this packet, or NULL (IBA 9.6.1). */
+bool qp_listens(const struct urxe_qp *qp, const struct urxe_pkt *pkt)
+{
+	return (pkt->opcode & URXE_SERVICE_MASK) == qp->service && (pkt->pkey & 0x7fff) == 0x7fff &&
+	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
+		qp->state == IBV_QPS_SQE);
+}
+
+/* The QP that is to have this packet, or NULL (IBA 9.6.1). */
 static struct urxe_qp *find_listener(struct urxe_engine *e, const struct urxe_pkt *pkt,
 				     const struct urxe_rx *rx)
 {
 	struct urxe_qp *qp = engine_find_qp(e, pkt->dqpn);
 
-	if (!qp || (pkt->opcode & URXE_SERVICE_MASK) != qp->service ||
-	    (pkt->pkey & 0x7fff) != 0x7fff)
-		return NULL;
-	if (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD &&
-	    qp->state != IBV_QPS_SQE)
+	if (!qp || !qp_listens(qp, pkt))
 		return NULL;
 	/* Of XRC's two kinds one only asks and the other only answers. */
 	if ((qp->type == IBV_QPT_XRC_SEND && !urxe_opcodes[pkt->opcode].response) ||
@@ -369,6 +386,11 @@ void urxe_engine_rx(struct urxe_engine *e, uint64_t now, const struct urxe_rx *r
 		count(e, URXE_CNT_ECN_MARKED);
 	if (urxe_pkt_parse(rx->data, rx->len, &pkt) < 0) {
 		count(e, URXE_CNT_RX_MALFORMED);
+		return;
+	}
+	if (pkt.dqpn == MCAST_QPN) {
+		mcast_rx(e, &pkt, rx);
+		engine_settle(e);
 		return;
 	}
 	qp = find_listener(e, &pkt, rx);

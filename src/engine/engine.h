@@ -264,6 +264,7 @@ struct urxe_qp_init {
 	struct ibv_qp_cap cap;
 	bool sq_sig_all;
 	const struct urxe_memory *memory; /* NULL: the heap; outlives the QP */
+	bool block_own_mcast;             /* UD: do not hear oneself in one's groups */
 	void *user;
 };
 
@@ -272,6 +273,7 @@ struct urxe_qp_init {
  * QP number left, call urxe_engine_add_qpns() and try again; -ENOMEM; -EOPNOTSUPP: type.
  */
 int urxe_qp_new(struct urxe_pd *pd, struct urxe_qp_init *init, struct urxe_qp **ret_qp);
+/* -EBUSY: attached to a multicast group. */
 int urxe_qp_free(struct urxe_qp *qp);
 uint32_t urxe_qp_num(const struct urxe_qp *qp);
 enum ibv_qp_state urxe_qp_state(const struct urxe_qp *qp);
@@ -300,5 +302,14 @@ int urxe_qp_post_recv(struct urxe_qp *qp, const struct ibv_recv_wr *wr,
 /* As urxe_qp_post_send(), but all of a list or, if one of it cannot be posted, none. */
 int urxe_qp_post_batch(struct urxe_qp *qp, uint64_t now, const struct ibv_send_wr *wr,
 		       urxe_resolve_ah_fn *resolve);
+
+/*
+ * Multicast (IBA 10.5): a QP that is attached gets a copy of each datagram to the group, its own
+ * too. It is the caller's matter that the link hears groups for which urxe_mcast_joined() is true.
+ * -EINVAL: not UD, or not a group's GID, or (detach) not attached; -ENOMEM: over a limit.
+ */
+int urxe_qp_attach_mcast(struct urxe_qp *qp, const struct urxe_gid *gid);
+int urxe_qp_detach_mcast(struct urxe_qp *qp, const struct urxe_gid *gid);
+bool urxe_mcast_joined(const struct urxe_engine *e, const struct urxe_gid *gid);
 
 #endif

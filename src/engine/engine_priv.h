@@ -45,6 +45,8 @@ struct urxe_engine {
 	uint64_t counters[URXE_CNT_MAX];
 	uint32_t n_pd, n_cq, n_srq, n_ah, n_qp, n_mw;
 	struct list pds, cqs, srqs, ahs, qps, mws, xrcds;
+	struct list mcast_groups;
+	int n_mcast_groups, n_mcast_members;
 	struct urxe_srq **xrc_srqs; /* by number, from 1 */
 	uint32_t n_xrc_srqs;
 	struct qpn_fifo free_qpns;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Posting: a work request is validated and copied once; what follows works on the copy. */
+#include "engine/mcast.h"
 #include "engine/mr.h"
 #include "engine/mw.h"
 #include "engine/qp.h"
@@ -120,7 +121,9 @@ static int copy_address(struct urxe_qp *qp, const struct wr_op *op, struct send_
 			return -EINVAL;
 		w->ud.path = ah->route.path;
 		w->ud.txq = ah->route.txq;
-		w->ud.dqpn = wr->wr.ud.remote_qpn & PSN_MASK;
+		w->ud.dqpn = urxe_gid_is_multicast(&w->ud.path.dgid)
+				     ? MCAST_QPN
+				     : wr->wr.ud.remote_qpn & PSN_MASK;
 		w->ud.qkey = wr->wr.ud.remote_qkey;
 	} else if (op->remote) {
 		w->rc.va = wr->wr.rdma.remote_addr;

@@ -128,6 +128,7 @@ int urxe_qp_new(struct urxe_pd *pd, struct urxe_qp_init *init, struct urxe_qp **
 	qp->reliable = kind->reliable;
 	qp->xrcd = init->xrcd;
 	qp->sq_sig_all = init->sq_sig_all;
+	qp->block_own_mcast = init->block_own_mcast;
 	qp->send_cq = init->send_cq;
 	qp->recv_cq = kind->recv_cq ? init->recv_cq : NULL;
 	qp->srq = kind->recv_cq ? init->srq : NULL;
@@ -162,6 +163,8 @@ int urxe_qp_free(struct urxe_qp *qp)
 
 	if (!qp)
 		return 0;
+	if (qp->n_groups)
+		return -EBUSY;
 	e = qp->engine;
 	mw_release_qp(qp);
 	cq_purge(qp->send_cq, qp->qpn);

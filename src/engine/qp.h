@@ -121,10 +121,15 @@ struct urxe_qp {
 	struct urxe_cq *recv_cq;
 	struct list node;
 	struct list windows; /* of type 2, bound by this QP */
+	uint32_t n_groups;   /* multicast groups it is attached to */
+	bool block_own_mcast;
 	struct async_src async;
 };
 
 /* ---- qp.c ---- */
+
+/* Is the QP of the packet's service and in a state to take it? */
+bool qp_listens(const struct urxe_qp *qp, const struct urxe_pkt *pkt);
 
 /* There may be something to send. */
 void qp_ready(struct urxe_qp *qp);

@@ -5,10 +5,8 @@
 #include "base/rng.h"
 
 #include <errno.h>
-#include <ifaddrs.h>
 #include <linux/filter.h>
 #include <linux/in6.h>
-#include <net/if.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -30,7 +28,7 @@ struct sockopt {
 	bool optional; /* works without, only slower or with less to see */
 };
 
-static const struct sockopt rx_opts[UDP_FAMILIES][9] = {
+static const struct sockopt rx_opts[UDP_FAMILIES][10] = {
 	[UDP_V4] =
 		{
 			{SOL_SOCKET, SO_REUSEPORT, 1, false},
@@ -38,6 +36,7 @@ static const struct sockopt rx_opts[UDP_FAMILIES][9] = {
 			{IPPROTO_IP, IP_PKTINFO, 1, false},
 			{IPPROTO_IP, IP_RECVTOS, 1, true},
 			{IPPROTO_IP, IP_RECVTTL, 1, true},
+			{IPPROTO_IP, IP_MULTICAST_ALL, 0, true}, /* only of our own groups */
 			{SOL_UDP, UDP_GRO, 1, true},
 		},
 	[UDP_V6] =
@@ -49,6 +48,7 @@ static const struct sockopt rx_opts[UDP_FAMILIES][9] = {
 			{IPPROTO_IPV6, IPV6_RECVTCLASS, 1, true},
 			{IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1, true},
 			{IPPROTO_IPV6, IPV6_FLOWINFO, 1, true},
+			{IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0, true},
 			{SOL_UDP, UDP_GRO, 1, true},
 			/* NICs and the kernel's rxe send no UDP checksum, the ICRC covers more. */
 			{SOL_UDP, UDP_NO_CHECK6_RX, 1, true},
@@ -78,7 +78,7 @@ static int bind_to(int fd, enum udp_family family, const struct udp_addr *addr, 
 	if (addr) {
 		memcpy(&v4.sin_addr, addr->gid.raw + 12, sizeof(v4.sin_addr));
 		memcpy(&v6.sin6_addr, addr->gid.raw, sizeof(v6.sin6_addr));
-		v6.sin6_scope_id = addr->ifindex;
+		v6.sin6_scope_id = udp_scope(addr);
 	}
 	return family == UDP_V4 ? bind(fd, (const void *)&v4, sizeof(v4))
 				: bind(fd, (const void *)&v6, sizeof(v6));
@@ -130,7 +130,8 @@ static int source_bind(struct urxe_udp *udp, struct udp_source *src, uint16_t po
 	for (enum udp_family f = 0; f < UDP_FAMILIES; f++) {
 		if (udp->rx_fd[f] < 0)
 			continue;
-		ret = open_socket(f, udp->sole[f], port, tx_opts[f], ARRAY_LEN(tx_opts[f]));
+		ret = open_socket(f, udp->has_sole[f] ? &udp->sole[f] : NULL, port, tx_opts[f],
+				  ARRAY_LEN(tx_opts[f]));
 		if (ret < 0)
 			goto err_close;
 		src->fd[f] = ret;
@@ -214,46 +215,17 @@ static int open_receive(struct urxe_udp *udp, enum udp_family f, uint32_t rcvbuf
 	return epoll_ctl(udp->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-/* The interface of a link-local address: without it the kernel knows no route. */
-static uint32_t ifindex_of(const struct ifaddrs *ifaddrs, const struct urxe_gid *gid)
-{
-	for (const struct ifaddrs *ifa = ifaddrs; ifa; ifa = ifa->ifa_next) {
-		const struct sockaddr_in6 *sin6 = (const void *)ifa->ifa_addr;
-
-		if (sin6 && sin6->sin6_family == AF_INET6 &&
-		    !memcmp(&sin6->sin6_addr, gid->raw, sizeof(gid->raw)))
-			return if_nametoindex(ifa->ifa_name);
-	}
-	return 0;
-}
-
-static int init_addrs(struct urxe_udp *udp, const struct urxe_udp_conf *conf)
+/* Sockets are bound to our address where there is only one of the family. */
+static void find_sole_addrs(struct urxe_udp *udp)
 {
 	unsigned n[UDP_FAMILIES] = {0};
-	struct ifaddrs *ifaddrs;
 
-	if (getifaddrs(&ifaddrs))
-		return -errno;
-	udp->n_addrs = conf->n_gids;
-	for (unsigned i = 0; i < conf->n_gids; i++) {
-		const struct urxe_gid *gid = &conf->gids[i];
-		enum udp_family f = udp_gid_family(gid);
+	for (unsigned i = 0; i < udp->n_addrs; i++) {
+		enum udp_family f = udp_gid_family(&udp->addr[i].gid);
 
-		udp->sole[f] = n[f]++ ? NULL : &udp->addr[i];
-		udp->addr[i].gid = *gid;
-		if (IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)(const void *)gid->raw))
-			udp->addr[i].ifindex = ifindex_of(ifaddrs, gid);
+		udp->sole[f] = udp->addr[i];
+		udp->has_sole[f] = n[f]++ == 0;
 	}
-	freeifaddrs(ifaddrs);
-	return 0;
-}
-
-const struct udp_addr *urxe_udp_addr(const struct urxe_udp *udp, const struct urxe_gid *gid)
-{
-	for (unsigned i = 0; i < udp->n_addrs; i++)
-		if (!memcmp(&udp->addr[i].gid, gid, sizeof(*gid)))
-			return &udp->addr[i];
-	return NULL;
 }
 
 /* Linux 4.18 and later segment; others would send a batch as one huge packet. */
@@ -272,7 +244,8 @@ static int open_all(struct urxe_udp *udp, const struct urxe_udp_conf *conf)
 	udp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (udp->epoll_fd < 0)
 		return -errno;
-	ret = init_addrs(udp, conf);
+	ret = urxe_udp_set_addrs(udp, conf->gids, conf->n_gids);
+	find_sole_addrs(udp);
 	for (unsigned i = 0; i < udp->n_addrs && !ret; i++) {
 		enum udp_family f = udp_gid_family(&udp->addr[i].gid);
 
@@ -298,7 +271,7 @@ int urxe_udp_open(const struct urxe_udp_conf *conf, struct urxe_udp **ret_udp)
 
 	if (!conf->n_gids)
 		return -EINVAL;
-	udp = calloc(1, sizeof(*udp) + conf->n_gids * sizeof(udp->addr[0]));
+	udp = calloc(1, sizeof(*udp));
 	if (!udp)
 		return -ENOMEM;
 	udp->epoll_fd = -1;
@@ -329,6 +302,7 @@ void urxe_udp_close(struct urxe_udp *udp)
 	close_fds(udp->rx_fd);
 	if (udp->epoll_fd >= 0)
 		close(udp->epoll_fd);
+	free(udp->addr);
 	free(udp);
 }
 

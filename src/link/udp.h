@@ -36,6 +36,16 @@ struct urxe_udp_conf {
 int urxe_udp_open(const struct urxe_udp_conf *conf, struct urxe_udp **ret_udp);
 void urxe_udp_close(struct urxe_udp *udp);
 
+/* Our addresses are others now. Those already in use in sockets stay so. */
+int urxe_udp_set_addrs(struct urxe_udp *udp, const struct urxe_gid *gids, unsigned n);
+
+/*
+ * Hear a multicast group on an interface, or no longer. -EAFNOSUPPORT: no address of its family;
+ * -ENOBUFS, -ENOMEM: too many.
+ */
+int urxe_udp_join(struct urxe_udp *udp, const struct urxe_gid *gid, uint32_t ifindex);
+void urxe_udp_leave(struct urxe_udp *udp, const struct urxe_gid *gid);
+
 /*
  * A source port for a new path between these two QPs: stable, spread, one of those we hold. It may
  * have to be bound first: call it in the network namespace in which the endpoint was opened.

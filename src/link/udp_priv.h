@@ -21,12 +21,19 @@ enum {
 	/* With Ethernet, IPv6 and UDP headers not above the usual gso_max_size. */
 	UDP_BATCH_MAX = 65536 - 14 - 40 - 8,
 	UDP_NO_PORT = 0,
+	UDP_GROUPS_MAX = 64,
 };
 
 /* One of our addresses. */
 struct udp_addr {
 	struct urxe_gid gid;
-	uint32_t ifindex; /* of a link-local address, otherwise 0 */
+	uint32_t ifindex; /* of its interface; 0: not known */
+};
+
+/* A multicast group that we hear on an interface. */
+struct udp_group {
+	struct urxe_gid gid;
+	uint32_t ifindex;
 };
 
 /*
@@ -81,9 +88,13 @@ struct urxe_udp {
 	struct urxe_frame frame;
 	struct udp_batch batch[2];
 	uint8_t rx_buf[UDP_RX_MAX];
-	const struct udp_addr *sole[UDP_FAMILIES]; /* the only address of the family, or NULL */
+	/* The only address of the family that there was when sockets were bound to it. */
+	struct udp_addr sole[UDP_FAMILIES];
+	bool has_sole[UDP_FAMILIES];
 	unsigned n_addrs;
-	struct udp_addr addr[];
+	struct udp_addr *addr;
+	unsigned n_groups;
+	struct udp_group group[UDP_GROUPS_MAX];
 };
 
 static inline enum udp_family udp_gid_family(const struct urxe_gid *gid)
@@ -99,6 +110,17 @@ static inline void udp_gid_from_v4(struct urxe_gid *gid, struct in_addr addr)
 	memset(gid->raw + 10, 0xff, 2);
 	memcpy(gid->raw + 12, &addr, 4);
 }
+
+/* The zone of a link-local address; others have none. */
+static inline uint32_t udp_scope(const struct udp_addr *addr)
+{
+	return IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)(const void *)addr->gid.raw)
+		       ? addr->ifindex
+		       : 0;
+}
+
+/* Is it one of our addresses or groups? */
+bool urxe_udp_hears(const struct urxe_udp *udp, const struct urxe_gid *gid);
 
 /* Our own record of that address; NULL: not ours. */
 const struct udp_addr *urxe_udp_addr(const struct urxe_udp *udp, const struct urxe_gid *gid);

@@ -162,7 +162,9 @@ unsigned urxe_udp_rx_datagram(struct urxe_udp *udp, const struct udp_datagram *d
 		.dport = udp->port,
 		.ip_df = true,
 	};
-	bool ours = urxe_udp_addr(udp, &dgram->path.dgid);
+	bool ours = urxe_udp_hears(udp, &dgram->path.dgid);
+	bool looped =
+		urxe_gid_is_multicast(&dgram->path.dgid) && urxe_udp_addr(udp, &dgram->path.sgid);
 	size_t left = dgram->len;
 	unsigned n = 0;
 
@@ -176,7 +178,8 @@ unsigned urxe_udp_rx_datagram(struct urxe_udp *udp, const struct udp_datagram *d
 			const struct urxe_rx rx = {.data = packet,
 						   .len = (uint32_t)(len - ICRC_LEN),
 						   .path = &dgram->path,
-						   .ce = dgram->ce};
+						   .ce = dgram->ce,
+						   .looped = looped};
 
 			udp->stats.rx_pkts++;
 			udp->stats.rx_bytes += len;

@@ -103,21 +103,21 @@ static void put_cmsg_int(struct msghdr *msg, int level, int type, int value)
 /* Does the kernel know this source address by itself? */
 static bool is_sole(const struct urxe_udp *udp, enum udp_family family, const struct urxe_gid *sgid)
 {
-	const struct udp_addr *sole = udp->sole[family];
-
-	return sole && !memcmp(&sole->gid, sgid, sizeof(*sgid));
+	return udp->has_sole[family] && !memcmp(&udp->sole[family].gid, sgid, sizeof(*sgid));
 }
 
 static void address_v4(const struct urxe_udp *udp, const struct urxe_path *path,
 		       struct envelope *env, struct msghdr *msg)
 {
-	struct in_pktinfo info = {0};
+	bool group = urxe_gid_is_multicast(&path->dgid);
+	const struct udp_addr *own = group ? urxe_udp_addr(udp, &path->sgid) : NULL;
+	struct in_pktinfo info = {.ipi_ifindex = own ? (int)own->ifindex : 0};
 
 	env->to.v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(udp->port)};
 	memcpy(&env->to.v4.sin_addr, path->dgid.raw + 12, 4);
 	msg->msg_namelen = sizeof(env->to.v4);
 	memcpy(&info.ipi_spec_dst, path->sgid.raw + 12, 4);
-	if (!is_sole(udp, UDP_V4, &path->sgid))
+	if (group || !is_sole(udp, UDP_V4, &path->sgid))
 		put_cmsg(msg, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
 	if (path->tclass)
 		put_cmsg_int(msg, IPPROTO_IP, IP_TOS, path->tclass);
@@ -129,7 +129,10 @@ static void address_v6(const struct urxe_udp *udp, const struct urxe_path *path,
 		       struct envelope *env, struct msghdr *msg)
 {
 	const struct udp_addr *own = urxe_udp_addr(udp, &path->sgid);
-	struct in6_pktinfo info = {.ipi6_ifindex = own ? own->ifindex : 0};
+	bool group = urxe_gid_is_multicast(&path->dgid);
+	struct in6_pktinfo info = {.ipi6_ifindex = !own    ? 0
+						   : group ? own->ifindex
+							   : udp_scope(own)};
 	uint32_t flow_label = htonl(path->flow_label & IPV6_FLOWINFO_FLOWLABEL);
 
 	env->to.v6 = (struct sockaddr_in6){.sin6_family = AF_INET6,
@@ -138,7 +141,7 @@ static void address_v6(const struct urxe_udp *udp, const struct urxe_path *path,
 	memcpy(&env->to.v6.sin6_addr, path->dgid.raw, 16);
 	msg->msg_namelen = sizeof(env->to.v6);
 	memcpy(&info.ipi6_addr, path->sgid.raw, 16);
-	if (!is_sole(udp, UDP_V6, &path->sgid))
+	if (group || !is_sole(udp, UDP_V6, &path->sgid))
 		put_cmsg(msg, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
 	if (flow_label)
 		put_cmsg(msg, IPPROTO_IPV6, IPV6_FLOWINFO, &flow_label, sizeof(flow_label));

@@ -178,6 +178,14 @@ static int check_av(const struct urxe_context *ctx, const struct ibv_ah_attr *av
 		log_error("%s: the destination GID is all zero", name);
 		return -EINVAL;
 	}
+	if (urxe_gid_is_multicast((const void *)av->grh.dgid.raw) &&
+	    gid_is_v4((const void *)av->grh.dgid.raw) !=
+		    gid_is_v4(&ctx->dev->gids[av->grh.sgid_index])) {
+		log_error("%s: GID %u is not of the multicast group's IP family: choose another "
+			  "source GID",
+			  name, av->grh.sgid_index);
+		return -EINVAL;
+	}
 	return 0;
 }
 
@@ -239,6 +247,18 @@ static int route_udp(struct urxe_context *ctx, uint32_t qpn, uint32_t dqpn,
 	return 0;
 }
 
+int urxe_context_join(struct urxe_context *ctx, const struct urxe_gid *group)
+{
+	int ret = open_udp(ctx);
+
+	if (!ret)
+		ret = urxe_udp_join(ctx->udp, group, (uint32_t)ctx->dev->ifindex);
+	if (ret)
+		log_error("%s: cannot join the multicast group: %s", ctx->dev->ibv.name,
+			  strerror(-ret));
+	return ret;
+}
+
 int urxe_context_route(struct urxe_context *ctx, const struct ibv_ah_attr *av, uint32_t qpn,
 		       uint32_t dqpn, struct urxe_route *ret_route)
 {
@@ -256,6 +276,8 @@ int urxe_context_route(struct urxe_context *ctx, const struct ibv_ah_attr *av, u
 	/* Programs written for one subnet say 1 or 0; the kernel's stack takes the route's value.
 	 */
 	route.path.hop_limit = av->grh.hop_limit > 1 ? av->grh.hop_limit : DEFAULT_HOP_LIMIT;
+	/* Groups are the kernel's matter: it also brings their packets to the other processes here.
+	 */
 	if (urxe_settings()->link == URXE_LINK_AUTO && urxe_gid_is_local(&route.path.dgid))
 		ret = route_local(ctx, dqpn, &route);
 	else

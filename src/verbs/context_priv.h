@@ -234,6 +234,9 @@ int urxe_context_claim_qpns(struct urxe_context *ctx);
 int urxe_context_route(struct urxe_context *ctx, const struct ibv_ah_attr *av, uint32_t qpn,
 		       uint32_t dqpn, struct urxe_route *ret_route);
 
+/* Hear a multicast group on the device's interface; failing is logged. Lock held. */
+int urxe_context_join(struct urxe_context *ctx, const struct urxe_gid *group);
+
 /* Data path, for the table of operations. */
 int urxe_verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int urxe_verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only);

@@ -86,7 +86,7 @@ static void deliver_udp(void *arg, const struct urxe_rx *rx)
 	if (rx->len < BTH_LEN)
 		return;
 	dqpn = get_be24(rx->data + BTH_DQPN);
-	if (urxe_engine_owns_qpn(ctx->engine, dqpn)) {
+	if (urxe_engine_owns_qpn(ctx->engine, dqpn) || urxe_gid_is_multicast(&rx->path->dgid)) {
 		deliver(arg, rx);
 		return;
 	}

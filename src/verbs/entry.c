@@ -77,6 +77,10 @@ ENTRY(int, query_qp,
       (struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init_attr),
       (qp, attr, mask, init_attr), qp->context)
 ENTRY(int, destroy_qp, (struct ibv_qp *qp), (qp), qp->context)
+ENTRY(int, attach_mcast, (struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid), (qp, gid, lid),
+      qp->context)
+ENTRY(int, detach_mcast, (struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid), (qp, gid, lid),
+      qp->context)
 ENTRY(struct ibv_qp_ex *, qp_to_qp_ex, (struct ibv_qp *qp), (qp), qp->context)
 
 ENTRY(struct ibv_ah *, create_ah, (struct ibv_pd *pd, struct ibv_ah_attr *attr), (pd, attr),

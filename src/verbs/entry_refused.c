@@ -32,10 +32,6 @@ REFUSED(struct ibv_mr *, ibv_reg_dmabuf_mr,
 	(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access),
 	(pd, offset, length, iova, fd, access), pd->context, null_errno(),
 	"memory of devices cannot be reached from user space")
-REFUSED(int, ibv_attach_mcast, (struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid),
-	(qp, gid, lid), qp->context, EOPNOTSUPP, "no multicast: max_mcast_grp is 0")
-REFUSED(int, ibv_detach_mcast, (struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid),
-	(qp, gid, lid), qp->context, EOPNOTSUPP, "no multicast: max_mcast_grp is 0")
 REFUSED(int, ibv_set_ece, (struct ibv_qp *qp, struct ibv_ece *ece), (qp, ece), qp->context,
 	EOPNOTSUPP, "vendor enhancements: there are none")
 REFUSED(int, ibv_query_ece, (struct ibv_qp *qp, struct ibv_ece *ece), (qp, ece), qp->context,

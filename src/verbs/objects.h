@@ -53,6 +53,8 @@ int urxe_verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int urxe_verbs_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 			struct ibv_qp_init_attr *init_attr);
 int urxe_verbs_destroy_qp(struct ibv_qp *qp);
+int urxe_verbs_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
+int urxe_verbs_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 struct ibv_qp_ex *urxe_verbs_qp_to_qp_ex(struct ibv_qp *qp); /* NULL: not made as one */
 
 /* ah.c */

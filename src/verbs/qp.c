@@ -53,7 +53,8 @@ static void fill_ibv_qp(struct vqp *vqp, struct ibv_context *context, struct ibv
 
 /* Of an XRC_RECV the domain is given instead of the PD. */
 static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_pd *pd,
-				struct ibv_xrcd *xrcd, struct ibv_qp_init_attr *attr)
+				struct ibv_xrcd *xrcd, struct ibv_qp_init_attr *attr,
+				bool block_own_mcast)
 {
 	struct urxe_context *ctx = urxe_context_of(context);
 	struct urxe_qp_init init = {
@@ -74,6 +75,7 @@ static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_pd *pd,
 	init.srq = attr->srq ? vsrq_of(attr->srq)->srq : NULL;
 	init.memory = pd ? vpd_of(pd)->memory : NULL;
 	init.xrcd = xrcd ? container_of(xrcd, struct vxrcd, ibv)->xrcd : NULL;
+	init.block_own_mcast = block_own_mcast;
 	init.user = vqp;
 	if (urxe_context_lock(ctx)) {
 		ret = engine_qp_new(ctx, pd ? vpd_of(pd)->pd : NULL, &init, &vqp->qp);
@@ -92,7 +94,7 @@ static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_pd *pd,
 
 struct ibv_qp *urxe_verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-	return create_qp(pd->context, pd, NULL, attr);
+	return create_qp(pd->context, pd, NULL, attr, false);
 }
 
 struct ibv_qp *urxe_verbs_create_qp_ex(struct ibv_context *context,
@@ -106,13 +108,15 @@ struct ibv_qp *urxe_verbs_create_qp_ex(struct ibv_context *context,
 			     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
 			     IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV |
 			     IBV_QP_EX_WITH_ATOMIC_WRITE;
+	const uint32_t create_flags =
+		attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? attr->create_flags : 0;
 	bool ex = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	bool target = attr->qp_type == IBV_QPT_XRC_RECV;
 	struct ibv_qp *qp;
 	int ret;
 
 	if ((attr->comp_mask & ~offered) ||
-	    (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags) ||
+	    (create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) ||
 	    (ex && (attr->send_ops_flags & ~ops))) {
 		errno = EOPNOTSUPP;
 		return NULL;
@@ -124,7 +128,7 @@ struct ibv_qp *urxe_verbs_create_qp_ex(struct ibv_context *context,
 	}
 	/* The extended structure begins as the plain one does. */
 	qp = create_qp(context, target ? NULL : attr->pd, target ? attr->xrcd : NULL,
-		       (struct ibv_qp_init_attr *)attr);
+		       (struct ibv_qp_init_attr *)attr, create_flags);
 	if (!qp || !ex)
 		return qp;
 	ret = urxe_qp_batch_new(vqp_of(qp));

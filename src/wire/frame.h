@@ -9,12 +9,22 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/uio.h>
 
 /* A GID, network order: an IPv6 address, or an IPv4 address mapped into one (RoCEv2 annex A17). */
 struct urxe_gid {
 	uint8_t raw[16];
 };
+
+/* IPv6's ff00::/8, or IPv4's 224.0.0.0/4 mapped: how RoCEv2 writes a group (annex A17.3.1). */
+static inline bool urxe_gid_is_multicast(const struct urxe_gid *gid)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	return gid->raw[0] == 0xff ||
+	       (memcmp(gid->raw, mapped, sizeof(mapped)) == 0 && (gid->raw[12] & 0xf0) == 0xe0);
+}
 
 /* The network side of a packet. Fixed when a QP reaches RTR or when an address handle is made. */
 struct urxe_path {
@@ -50,6 +60,7 @@ struct urxe_rx {
 	const struct urxe_path
 		*path; /* as the packet carried it; NULL: the link has no addresses */
 	bool ce;       /* ECN: congestion was experienced on the way */
+	bool looped;   /* a multicast packet that comes from an address of this host */
 };
 
 /*
