@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "xrdma/fault.h"
 
-#include "base/log.h"
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
 #include "xrdma/filter.h"
+#include "xrdma/log.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -40,8 +40,15 @@
 	X(wc_other)                                                                                \
 	X(memory_regions) /* now */                                                                \
 	X(memory_bytes)   /* registered now */                                                     \
-	X(sleeps)         /* of xrdma_run() */                                                     \
-	X(faults)         /* that the filter made */
+	X(memory_huge_bytes)                                                                       \
+	X(pool_hits)       /* buffers found in registered memory */                                \
+	X(pool_misses)     /* that had to be registered first */                                   \
+	X(pool_refused)    /* for which the budget was spent */                                    \
+	X(regcache_hits)   /* callers' memory that was registered already */                       \
+	X(regcache_misses) /* that had to be */                                                    \
+	X(odp_registrations)                                                                       \
+	X(sleeps) /* of xrdma_run() */                                                             \
+	X(faults) /* that the filter made */
 
 struct xr_stats {
 #define X(name) uint64_t name;
