@@ -75,6 +75,17 @@ class Install:
             return f'the client ended with status {status}', text + lab.output(server)
         return None
 
+    def readme(self):
+        """The server that README shows."""
+        with open(os.path.join(lab.TOP, 'README.md'), encoding='utf-8') as page:
+            code = page.read().split('```c\n')[1].split('```\n')[0]
+        if code.count('\n') >= 50:
+            return 'it is not under 50 lines', code
+        with open(self.root + '/server.c', 'w', encoding='utf-8') as out:
+            out.write(code)
+        status, text = self.build(self.root + '/server.c', self.root + '/server')
+        return ('does not build', text) if status else None
+
     def examples(self):
         """Those that README lists, but for the ones of bare verbs."""
         for name in ('echo_server', 'echo_client', 'key_exchange'):
@@ -105,5 +116,6 @@ def cases(side):
     yield 'install: the program of the manual page builds and runs', here.after(
         lambda: here.echo(False))
     yield 'install: so it does with the library inside', here.after(lambda: here.echo(True))
+    yield 'install: the server that README shows builds', here.after(here.readme)
     yield 'install: the examples build', here.after(here.examples)
     yield 'install: the manual page lists the options', here.after(here.page)
