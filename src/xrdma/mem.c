@@ -149,6 +149,11 @@ uint64_t xr_mem_trim(struct xr_mem *mem, uint64_t now_ns)
 	return xr_pool_trim(&mem->pool[XR_TX], now_ns) + xr_pool_trim(&mem->pool[XR_RX], now_ns);
 }
 
+bool xr_mem_may_shrink(const struct xr_mem *mem)
+{
+	return xr_pool_may_shrink(&mem->pool[XR_TX]) || xr_pool_may_shrink(&mem->pool[XR_RX]);
+}
+
 void xr_mem_set_trim(struct xr_mem *mem, uint64_t trim_ns)
 {
 	for (unsigned use = 0; use < XR_N_USES; use++)

@@ -81,6 +81,8 @@ void xr_mem_release(struct xr_mem *mem, const struct xr_buf *buf);
 /* To be called now and then: what two calls at least trim_ns apart find unused goes back to the
  * system. Returns how many bytes. */
 uint64_t xr_mem_trim(struct xr_mem *mem, uint64_t now_ns);
+/* Is there anything that a later call will give back? */
+bool xr_mem_may_shrink(const struct xr_mem *mem);
 void xr_mem_set_trim(struct xr_mem *mem, uint64_t trim_ns);
 
 /* The cache of registrations of callers' own buffers. */

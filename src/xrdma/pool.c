@@ -265,18 +265,40 @@ void xr_pool_release(struct xr_pool *pool, const struct xr_buf *buf)
 		move(slab, &pool->partial[slab->class]);
 }
 
+/* Is it one of those that trimming need not leave? */
+static bool is_excess(const struct xr_pool *pool, const struct xr_slab *slab)
+{
+	return pool->stats.registered_bytes - slab->mem.map.bytes >= pool->conf.keep_bytes;
+}
+
+static bool has_excess(const struct xr_pool *pool, const struct list *idle)
+{
+	list_for_each (pos, idle) {
+		if (is_excess(pool, slab_of(pos)))
+			return true;
+	}
+	return false;
+}
+
+bool xr_pool_may_shrink(const struct xr_pool *pool)
+{
+	for (int i = 0; i <= XR_N_STEPS; i++) {
+		if (has_excess(pool, &pool->parked[i]))
+			return true;
+	}
+	return has_excess(pool, &pool->empty);
+}
+
 static uint64_t trim_list(struct xr_pool *pool, struct list *idle, uint64_t now_ns)
 {
 	uint64_t freed = 0;
 
 	list_for_each_safe (pos, idle) {
 		struct xr_slab *slab = slab_of(pos);
-		uint64_t after = pool->stats.registered_bytes - slab->mem.map.bytes;
 
 		if (!slab->idle_ns)
 			slab->idle_ns = now_ns;
-		else if (now_ns - slab->idle_ns >= pool->conf.trim_ns &&
-			 after >= pool->conf.keep_bytes)
+		else if (now_ns - slab->idle_ns >= pool->conf.trim_ns && is_excess(pool, slab))
 			freed += slab_drop(pool, slab);
 	}
 	return freed;

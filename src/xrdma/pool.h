@@ -72,6 +72,8 @@ void xr_pool_fini(struct xr_pool *pool); /* takes back what is still in use, too
 int xr_pool_alloc(struct xr_pool *pool, size_t len, struct xr_buf *ret_buf);
 void xr_pool_release(struct xr_pool *pool, const struct xr_buf *buf);
 uint64_t xr_pool_trim(struct xr_pool *pool, uint64_t now_ns);
+/* Is anything unused that trimming will give back in time? */
+bool xr_pool_may_shrink(const struct xr_pool *pool);
 
 /* Give one unused slab or span back at once; false: there is none. */
 bool xr_pool_shed(struct xr_pool *pool);

@@ -301,17 +301,22 @@ static int fire_timers(struct xrdma_context *ctx)
 	return n;
 }
 
+static void trim_when_due(struct xrdma_context *ctx)
+{
+	if (ctx->now < ctx->trim_at)
+		return;
+	ctx->trim_at = ctx->now + ctx->conf.trim_ms * NSEC_PER_MSEC;
+	(void)xr_mem_trim(ctx->mem, ctx->now);
+	ctx->fed = true; /* the system may have memory by now */
+}
+
 static int housekeeping(struct xrdma_context *ctx)
 {
 	uint64_t every_ns = ctx->conf.housekeeping_us * NSEC_PER_USEC;
 
 	/* Channels being set up wait for sockets, not for completions. */
 	ctx->housekeeping_at = ctx->now + (ctx->n_setting_up ? every_ns / 16 : every_ns);
-	if (ctx->now >= ctx->trim_at) {
-		ctx->trim_at = ctx->now + ctx->conf.trim_ms * NSEC_PER_MSEC;
-		(void)xr_mem_trim(ctx->mem, ctx->now);
-		ctx->fed = true; /* the system may have memory by now */
-	}
+	trim_when_due(ctx);
 	return handle_descriptors(ctx, 0);
 }
 
@@ -362,6 +367,8 @@ static void set_timer(struct xrdma_context *ctx)
 	uint64_t due = timerq_next(&ctx->timers);
 	struct itimerspec spec = {0};
 
+	if (ctx->trim_at < due && xr_mem_may_shrink(ctx->mem))
+		due = ctx->trim_at;
 	if (due == ctx->armed_until)
 		return;
 	ctx->armed_until = due;
@@ -389,6 +396,7 @@ static int handle_and_arm(struct xrdma_context *ctx)
 		n = handle_descriptors(ctx, 0);
 		ctx->now = clock_now_ns();
 		n += fire_timers(ctx);
+		trim_when_due(ctx);
 		if (ibv_req_notify_cq(ctx->cq, 0))
 			log_error("device %s gives no completion events", ctx->device);
 		/* What came before the request raises no event (case of every event loop). */

@@ -3,6 +3,7 @@
 #include "rig.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,6 +97,34 @@ static void m6_memory_shrinks_after(void **state)
 	/* An hour is long. */
 	assert_int_equal(xrdma_set(ctx, "trim_ms", "1"), 0);
 	rig_until(&r, rig_stat(ctx, "memory_bytes") == before);
+	rig_close(&r);
+}
+
+/* Also of a program that sleeps when there is nothing to do; and then it sleeps for good. */
+static void m6_memory_shrinks_asleep(void **state)
+{
+	struct pollfd fds[RIG_SIDES];
+	uint64_t before[RIG_SIDES], end;
+	struct rig r;
+
+	rig_open(&r, "trim_ms=100");
+	rig_connect(&r);
+	for (unsigned i = 0; i < RIG_SIDES; i++)
+		before[i] = rig_stat(r.side[i].ctx, "memory_bytes");
+	rig_send(r.side[RIG_CLIENT].ch, 64 * MIB, 1);
+	rig_expect(&r, RIG_SERVER, 64 * MIB, 1);
+	for (unsigned i = 0; i < RIG_SIDES; i++) {
+		assert_true(rig_stat(r.side[i].ctx, "memory_bytes") >= 64 * MIB);
+		fds[i] = (struct pollfd){.fd = xrdma_get_event_fd(r.side[i].ctx), .events = POLLIN};
+	}
+	for (end = rig_now_ms() + 5000; poll(fds, RIG_SIDES, 1000) > 0;) {
+		assert_true(rig_now_ms() < end);
+		for (unsigned i = 0; i < RIG_SIDES; i++)
+			if (fds[i].revents)
+				assert_true(xrdma_process_event(r.side[i].ctx) >= 0);
+	}
+	for (unsigned i = 0; i < RIG_SIDES; i++)
+		assert_int_equal(rig_stat(r.side[i].ctx, "memory_bytes"), before[i]);
 	rig_close(&r);
 }
 
@@ -281,6 +310,7 @@ int main(void)
 		cmocka_unit_test(m13_changed_while_messages_wait),
 		cmocka_unit_test(m13_wrong_changes_are_refused),
 		cmocka_unit_test(m6_memory_shrinks_after),
+		cmocka_unit_test(m6_memory_shrinks_asleep),
 		cmocka_unit_test(k9_hit_rates_are_seen),
 		cmocka_unit_test(k2_huge_pages_or_an_error),
 		cmocka_unit_test(k2_numa_node_that_is_not_there),
