@@ -188,7 +188,7 @@ struct xrdma_region_attr {
 	size_t slot_bytes; /* rounded up to 64 */
 	uint32_t n_slots;  /* 1..65536 */
 	unsigned rights;   /* of peers: the least that will do */
-	int numa_node;     /* -1: as the option numa says */
+	int numa_node;     /* -1: as the option numa says; a node that there is */
 };
 
 /* Sizes, limits and RLIMIT_MEMLOCK are checked first; huge pages as the option huge says,

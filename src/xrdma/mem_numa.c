@@ -28,10 +28,11 @@ int xr_numa_check(unsigned node)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/sys/devices/system/node/node%u", node);
-	if (access(path, F_OK) == 0)
+	/* The first is there also where nobody lists them. */
+	if (node == 0 || access(path, F_OK) == 0)
 		return 0;
 	return xr_error(-EINVAL,
-			"numa = %u: this machine has no such node (/sys/devices/system/node lists "
-			"them): set numa = auto",
+			"NUMA node %u: this machine has no such node "
+			"(/sys/devices/system/node lists them): set numa = auto, or -1 of a region",
 			node);
 }

@@ -3,6 +3,7 @@
 
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
+#include "xrdma/mem_numa.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -119,7 +120,7 @@ static int check_attr(const struct xrdma_region_attr *attr, size_t *ret_slot_byt
 	if (attr->rights & ~(unsigned)(XRDMA_REMOTE_READ | XRDMA_REMOTE_WRITE))
 		return xr_error(-EINVAL, "rights %#x are not of enum xrdma_rights", attr->rights);
 	*ret_slot_bytes = slot_bytes;
-	return 0;
+	return attr->numa_node < 0 ? 0 : xr_numa_check((unsigned)attr->numa_node);
 }
 
 int xrdma_region_new(struct xrdma_context *ctx, const struct xrdma_region_attr *attr,

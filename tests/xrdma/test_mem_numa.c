@@ -38,10 +38,9 @@ static void k2_the_node_of_a_device(void **state)
 
 static void k2_a_node_asked_for_must_exist(void **state)
 {
-	if (access("/sys/devices/system/node/node0", F_OK) == 0)
-		assert_int_equal(xr_numa_check(0), 0);
+	assert_int_equal(xr_numa_check(0), 0);
 	assert_int_equal(xr_numa_check(1023), -EINVAL);
-	assert_non_null(strstr(xrdma_last_error(), "numa = 1023"));
+	assert_non_null(strstr(xrdma_last_error(), "NUMA node 1023"));
 }
 
 static int setup(void **state)

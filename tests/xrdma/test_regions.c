@@ -118,6 +118,8 @@ static void bad_parameters(void **state)
 	assert_int_equal(xrdma_region_new(r.side[0].ctx, &attr, &region), -EINVAL);
 	attr = (struct xrdma_region_attr){.slot_bytes = SIZE_MAX / 2, .n_slots = 3};
 	assert_int_equal(xrdma_region_new(r.side[0].ctx, &attr, &region), -EINVAL);
+	attr = (struct xrdma_region_attr){.slot_bytes = 64, .n_slots = 1, .numa_node = 1023};
+	assert_int_equal(xrdma_region_new(r.side[0].ctx, &attr, &region), -EINVAL);
 	region = exported(&r, XRDMA_REMOTE_READ);
 	remote = r.side[RIG_CLIENT].remote;
 	assert_null(xrdma_region_slot(region, N_SLOTS));
