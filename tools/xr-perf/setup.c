@@ -132,8 +132,7 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int statu
 	if (!lane->open)
 		xr_worker_fail(w, "%s", xrdma_last_error());
 	else if (status || !w->closing)
-		xr_worker_fail(w, "the server is gone: %s",
-			       status ? xrdma_last_error() : "it ended");
+		xr_worker_lost(w, status);
 	lane->open = false;
 }
 

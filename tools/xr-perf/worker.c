@@ -33,9 +33,8 @@ void xr_worker_note(struct xr_worker *w, const char *fmt, ...)
 
 void xr_worker_lost(struct xr_worker *w, int status)
 {
-	xr_worker_fail(w, "the server is gone, what it printed may say why: %s (%s)",
-		       status ? strerror(-status) : "it closed the channel",
-		       status ? xrdma_last_error() : "in good order");
+	xr_worker_fail(w, "the server is gone: %s; what it printed may say why",
+		       status ? strerror(-status) : "it closed the channel");
 }
 
 bool xr_worker_turn(struct xr_worker *w)
