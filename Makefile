@@ -21,7 +21,7 @@ check: ## install what is needed, build, run every test
 	@$(MAKE) all
 	@tests/run meson=$(BUILD) lint e2e
 
-demo: ## stock programs talk RDMA on a machine without it, in under a minute
+demo: ## messages by RDMA on a machine without it, beside TCP, in under a minute
 	$(deps) build demo
 	@$(MAKE) all
 	@tools/demo

@@ -31,8 +31,6 @@ enum key {
 	KEY_ONCE,
 };
 
-const char *argp_program_version = "xr-perf " XR_VERSION;
-
 static const struct argp_option known[] = {
 	{.doc = "Server"},
 	{"server", 's', NULL, 0, "Serve clients until killed", 0},
@@ -52,7 +50,7 @@ static const struct argp_option known[] = {
 	 "bandwidth: messages to the server, replies from it, or both; default: out", 0},
 	{"verify", KEY_VERIFY, NULL, 0, "Both sides check every byte of every payload", 0},
 	{"corrupt", KEY_CORRUPT, "N", 0,
-	 "Damage one byte of message N of each measurement, to see --verify notice", 0},
+	 "Damage one byte of message N of each channel, to see --verify notice", 0},
 	{.doc = "Both sides"},
 	{"port", 'p', "PORT", 0, "TCP port of the server; default: 7480", 0},
 	{"threads", KEY_THREADS, "N", 0,
@@ -335,6 +333,7 @@ void xr_options_parse(int argc, char **argv, struct xr_options *ret_options)
 	struct xr_options *o = ret_options;
 
 	*o = (struct xr_options){.port = DEFAULT_PORT, .listen = NULL, .seconds_ns = NSEC_PER_SEC};
+	argp_program_version = "xr-perf " XR_VERSION;
 	argp_err_exit_status = XR_STATUS_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, o);
 	if (!o->listen)
