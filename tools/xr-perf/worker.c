@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void note(struct xr_worker *w, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void note(struct xr_worker *w, const char *fmt,
+						       va_list ap)
 {
 	if (!w->problem[0])
 		vsnprintf(w->problem, sizeof(w->problem), fmt, ap);
