@@ -143,15 +143,16 @@ static void parse_direction(struct argp_state *state, struct xr_options *o, cons
 	argp_error(state, "--direction %s: expected out, in or both", text);
 }
 
-static void parse_conf(struct argp_state *state, struct xr_options *o, const char *text)
+static void parse_conf(struct argp_state *state, struct xr_options *o, char *text)
 {
-	const char *equals = strchr(text, '=');
+	char *equals = strchr(text, '=');
 
 	if (!equals || equals == text)
 		argp_error(state, "-o %s: expected NAME=VALUE, for example -o tls=off", text);
 	if (o->n_confs == XR_MAX_CONFS)
 		argp_error(state, "-o: at most %d times", XR_MAX_CONFS);
-	o->confs[o->n_confs].name = strndup(text, (size_t)(equals - text));
+	*equals = '\0';
+	o->confs[o->n_confs].name = text;
 	o->confs[o->n_confs++].value = equals + 1;
 }
 

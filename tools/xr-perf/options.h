@@ -37,7 +37,7 @@ struct xr_options {
 	uint64_t corrupt;       /* this message (from 1) is damaged on purpose; 0: none */
 	const char *json, *svg; /* may be NULL */
 	struct {
-		char *name;
+		const char *name;
 		const char *value;
 	} confs[XR_MAX_CONFS];
 	unsigned n_confs;
