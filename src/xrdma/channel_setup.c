@@ -313,6 +313,9 @@ static void boot_step(struct xrdma_channel *ch)
 		err = say_hello(ch);
 	while (!err && ch->state < XR_CH_DRAINING && xr_boot_next(ch->boot, &type, &data, &len))
 		err = got_block(ch, type, data, len);
+	if (!ret && *xr_boot_why(ch->boot) != '\0')
+		ret = xr_boot_io(ch->boot,
+				 ch->ctx->now); /* it died of what we sent or looked for */
 	if (err) {
 		boot_failed(ch, err);
 	} else if (ret && !ch->tcp_bye) {

@@ -118,6 +118,29 @@ def set_mtu(sides, mtu):
         subprocess.run(side.argv(['ip', 'link', 'set', side.netdev, 'mtu', str(mtu)]), check=True)
 
 
+def lose(sides, percent):
+    """Lose so many of the packets that come in at either side; returns how to undo it. By the
+    network emulator where the kernel has it, else by the firewall."""
+    undo = []
+    for side in sides:
+        netem = side.argv(['tc', 'qdisc', 'add', 'dev', side.netdev, 'root', 'netem', 'loss',
+                           f'{percent}%'])
+        if subprocess.run(netem, capture_output=True, check=False).returncode == 0:
+            undo.append(side.argv(['tc', 'qdisc', 'del', 'dev', side.netdev, 'root']))
+            continue
+        rules = f"""
+table inet lose {{
+    chain in {{
+        type filter hook input priority 0;
+        udp dport 4791 numgen random mod 100 < {percent} counter drop;
+    }}
+}}
+"""
+        subprocess.run(side.argv(['nft', '-f', '-']), check=True, text=True, input=rules)
+        undo.append(side.argv(['nft', 'delete', 'table', 'inet', 'lose']))
+    return lambda: [subprocess.run(argv, check=True) for argv in undo]
+
+
 def wait_for(condition, timeout_s):
     """Poll until the condition holds; False when it never did."""
     end = time.monotonic() + timeout_s
