@@ -246,6 +246,31 @@ XRDMA_API uint64_t xrdma_stat(const struct xrdma_context *ctx, unsigned index);
 XRDMA_API int xrdma_stat_by_name(const struct xrdma_context *ctx, const char *name,
 				 uint64_t *ret_value);
 
+/* ---- where the time goes ----------------------------------------------------------------------
+ */
+
+/*
+ * Of a call, if both sides have the option trace: the shares add up to rtt_ns. Each side's times
+ * are of its own clock, none is compared with the other's; the agreement of the clocks stands
+ * beside.
+ */
+struct xrdma_trace {
+	uint64_t rtt_ns;           /* from xrdma_call() to done */
+	uint64_t send_queue_ns;    /* before the request was given to the NIC */
+	uint64_t wire_ns;          /* both ways: NICs, network, and until each side polled */
+	uint64_t peer_queue_ns;    /* there, before the handler and after its reply */
+	uint64_t handler_ns;       /* from on_msg to xrdma_reply() */
+	uint64_t receive_queue_ns; /* the reply's: payload to be read, handlers before it */
+	int64_t clock_offset_ns;   /* the peer's monotonic clock minus ours... */
+	uint64_t clock_error_ns;   /* ...right to this; 0: not known */
+};
+
+/* In done, of the reply. -ENODATA: this call was not traced; one in trace_sample is. */
+XRDMA_API int xrdma_msg_trace(const struct xrdma_msg *reply, struct xrdma_trace *ret_trace);
+
+/* What the system measures of the TCP connection that set the channel up. -ENOTCONN: none now. */
+XRDMA_API int xrdma_channel_tcp_rtt(const struct xrdma_channel *ch, uint64_t *ret_ns);
+
 /* ---- faults on purpose ------------------------------------------------------------------------
  */
 

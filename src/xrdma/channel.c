@@ -36,6 +36,11 @@ static const struct {
 	[XR_CH_CLOSED] = {.name = "closed", .next = 0},
 };
 
+const char *xr_channel_state_name(enum xr_ch_state state)
+{
+	return states[state].name;
+}
+
 void xr_channel_set_state(struct xrdma_channel *ch, enum xr_ch_state state)
 {
 	assert(states[ch->state].next & (1U << state));
@@ -116,6 +121,11 @@ static void handle_drop(struct xrdma_channel *ch)
 	entry->next_free = ctx->free_entry;
 	ctx->free_entry = index;
 	ctx->n_channels--;
+}
+
+uint32_t xr_channel_index(const struct xrdma_channel *ch)
+{
+	return ch->handle & ((1U << INDEX_BITS) - 1);
 }
 
 struct xrdma_channel *xr_channel_by_handle(struct xrdma_context *ctx, uint32_t handle)

@@ -47,12 +47,18 @@ struct xr_wqe {
 	enum xr_wqe_op op;
 };
 
+_Static_assert(XR_MAX_HEAD_BYTES <= 64, "XR_HEAD_STRIDE");
+
 enum {
 	XR_HEAD_STRIDE = 64,
 	XR_PROBE_BYTES = 64,
 	/* Places of the send queue kept for the beacon and for control messages. */
 	XR_SPARE_BEACON = 1,
 	XR_SPARE_CONTROL = 2,
+};
+
+struct xr_ch_counts {
+	uint64_t msgs_sent, bytes_sent, msgs_received, bytes_received, calls;
 };
 
 struct xrdma_channel {
@@ -113,6 +119,8 @@ struct xrdma_channel {
 	uint32_t n_remotes, n_exports;
 
 	struct xr_ch_faults faults;
+	struct xr_ch_counts counts;
+	struct xr_peer_clock peer_clock;
 	struct xr_boot *boot;
 	struct xr_watch boot_watch;
 	struct xr_timer ack_timer, boot_timer, drain_timer;
@@ -124,6 +132,7 @@ int xr_channel_new(struct xrdma_context *ctx, const struct xrdma_handlers *handl
 		   struct xrdma_channel **ret_ch);
 /* One that nobody has heard of yet. */
 void xr_channel_discard(struct xrdma_channel *ch);
+const char *xr_channel_state_name(enum xr_ch_state state);
 void xr_channel_set_state(struct xrdma_channel *ch, enum xr_ch_state state);
 /* May the application send? */
 bool xr_channel_accepts(const struct xrdma_channel *ch);
@@ -145,6 +154,8 @@ void xr_channel_check_gone(struct xrdma_channel *ch);
 void xr_channel_touch(struct xrdma_channel *ch);
 void xr_channel_settle(struct xrdma_channel *ch);
 
+/* Its place in the context's table: small, used again by later channels. */
+uint32_t xr_channel_index(const struct xrdma_channel *ch);
 struct xrdma_channel *xr_channel_by_handle(struct xrdma_context *ctx, uint32_t handle);
 
 /* ---- set-up: channel_setup.c ---- */

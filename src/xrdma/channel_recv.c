@@ -4,6 +4,7 @@
  * callback has returned: if the application keeps it, another buffer takes its place in the receive
  * queue, and where there is none the acknowledgement waits.
  */
+#include "base/ticks.h"
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
 #include "xrdma/region.h"
@@ -56,9 +57,12 @@ void xr_msg_release(struct xrdma_msg *m)
 /* In a callback that is given m: hand over, call, and see what became of it. */
 #define DELIVER(ch, m, call)                                                                       \
 	do {                                                                                       \
+		uint64_t began = (ch)->ctx->conf.slow_handler_us ? ticks_now_ns() : 0;             \
 		xr_msg_to_app(m);                                                                  \
 		(m)->state = XR_M_DELIVERING;                                                      \
 		call;                                                                              \
+		if (began)                                                                         \
+			xr_trace_handler(ch, began);                                               \
 		if ((m)->state == XR_M_RETURNED)                                                   \
 			consume(ch, m);                                                            \
 		else                                                                               \
@@ -75,6 +79,8 @@ static void count(struct xrdma_channel *ch, const struct xrdma_msg *m)
 {
 	ch->ctx->stats.msgs_received++;
 	ch->ctx->stats.bytes_received += m->len;
+	ch->counts.msgs_received++;
+	ch->counts.bytes_received += m->len;
 }
 
 static void deliver(struct xrdma_channel *ch, struct xrdma_msg *m)
@@ -88,6 +94,8 @@ static void deliver(struct xrdma_channel *ch, struct xrdma_msg *m)
 		consume(ch, m);
 		return;
 	}
+	if (m->traced)
+		xr_trace_delivered(m);
 	DELIVER(ch, m, ch->handlers.on_msg(ch, m, ch->arg));
 }
 
@@ -119,6 +127,8 @@ void xr_channel_deliver_reply(struct xrdma_channel *ch, struct xrdma_msg *m)
 		consume(ch, m);
 	} else {
 		count(ch, m);
+		if (m->traced)
+			xr_trace_done(call, m);
 		DELIVER(ch, m, xr_call_end(call, 0, m));
 	}
 	xr_channel_touch(ch);
@@ -171,6 +181,9 @@ static void accept_message(struct xrdma_channel *ch, struct xrdma_msg *m, const 
 	m->answered = false;
 	m->complete = m->small = !h->large;
 	m->slot = -1;
+	m->traced = h->traced;
+	if (h->traced)
+		xr_trace_received(m, h);
 	if (h->type == XR_RSP || h->type == XR_ERR_RSP) {
 		if (m->complete || !xr_call_find(ch, h->id)) {
 			xr_channel_deliver_reply(ch, m);

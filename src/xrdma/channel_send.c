@@ -53,7 +53,7 @@ static void fill_head(struct xrdma_channel *ch, const struct xrdma_msg *m, struc
 	h->len = m->len;
 	h->epoch = ch->bounds.epoch;
 	h->ctrl_ack = ch->win.ctl_seen;
-	h->large = false;
+	h->large = h->traced = false;
 	if (m->type <= XR_RSP) {
 		h->large = m->len > ch->bounds.small_bytes;
 		h->key = (struct xr_key){(uintptr_t)m->data, m->rkey, ch->bounds.epoch};
@@ -110,6 +110,8 @@ static int send_now(struct xrdma_channel *ch, struct xrdma_msg *m)
 	int ret;
 
 	fill_head(ch, m, &h);
+	if (m->traced && ch->bounds.trace)
+		xr_trace_sent(ch, m, &h);
 	m->seq = ch->win.next;
 	ret = post_message(ch, &h, m, XR_WQE_SEND);
 	if (ret)
@@ -120,6 +122,8 @@ static int send_now(struct xrdma_channel *ch, struct xrdma_msg *m)
 	m->state = XR_M_SENT;
 	ctx->stats.msgs_sent++;
 	ctx->stats.bytes_sent += m->len;
+	ch->counts.msgs_sent++;
+	ch->counts.bytes_sent += m->len;
 	return 0;
 }
 

@@ -73,6 +73,7 @@ static int fill_hello(struct xrdma_channel *ch, const struct xr_gid *gid)
 	ch->psn &= 0xffffff;
 	h->version_min = XR_VERSION_MIN;
 	h->version_max = XR_VERSION_MAX;
+	h->flags = ctx->conf.trace ? XR_HELLO_TRACE : 0;
 	h->incarnation = ctx->incarnation;
 	h->epoch = xr_epoch_next(0);
 	h->qpn = ch->qp->qp_num;
@@ -152,6 +153,7 @@ static int agree(struct xrdma_channel *ch)
 		.small_bytes = ch->agreed.small_bytes,
 		.max_bytes = ch->agreed.max_msg,
 		.epoch = ch->agreed.epoch,
+		.trace = ch->ours.flags & peer->flags & XR_HELLO_TRACE,
 	};
 	ch->max_fragments = ch->agreed.reads_out;
 	xr_window_init(&ch->win, ch->agreed.window, ch->agreed.control, ch->done_bits);

@@ -83,6 +83,12 @@ struct xr_conf {
 
 	/* watching and testing */
 	char filter[XR_PATH_BYTES];
+	bool trace;
+	uint32_t trace_sample; /* one of so many calls; 0: none */
+	char trace_file[XR_PATH_BYTES];
+	uint32_t slow_poll_us;
+	uint32_t slow_handler_us;
+	bool monitor;
 	enum log_level log;
 };
 

@@ -150,6 +150,22 @@ const struct xr_option xr_options[] = {
 	 .doc = "Faults on purpose: drop, delay=US, duplicate, corrupt or fail=STATUS, each with "
 		"conditions in, out, ch=, type=, p=, n=, after= behind colons; seed=N. "
 		"xrdma_filter_set() changes them."},
+	{FIELD(trace), .type = XR_BOOL,
+	 .doc = "Requests and replies may carry times, if the peer has it on too; off: not a byte "
+		"more."},
+	{FIELD(trace_sample), .type = XR_U32, .unit = "calls", .min = 0, .max = 1000000, .def = 64,
+	 .runtime = true, .doc = "Of this many calls one is traced, if trace is on; 0: none."},
+	{FIELD(trace_file), PATH, .example = "/tmp/trace",
+	 .doc = "Write what is traced to FILE.PID.NUMBER.json, for a trace viewer."},
+	{FIELD(slow_poll_us), .type = XR_U32, .unit = "microseconds", .min = 0, .max = 60000000,
+	 .def = 0, .runtime = true,
+	 .doc = "Count and report when busy polling comes by later than this, handlers included; "
+		"0: not watched."},
+	{FIELD(slow_handler_us), .type = XR_U32, .unit = "microseconds", .min = 0, .max = 60000000,
+	 .def = 0, .runtime = true,
+	 .doc = "Count and report callbacks for messages that take longer; 0: not watched."},
+	{FIELD(monitor), .type = XR_BOOL, .def = 1,
+	 .doc = "Figures in shared memory, for other programs of the same user to read."},
 	{FIELD(log), .type = XR_ENUM, .choices = log_levels, .def = LOG_WARN, .runtime = true,
 	 .doc = "What is reported on standard error. Of the process: who opens or sets last, "
 		"decides."},

@@ -6,7 +6,9 @@
 #include "xrdma/fault.h"
 #include "xrdma/log.h"
 #include "xrdma/mem_numa.h"
+#include "xrdma/monitor.h"
 #include "xrdma/region.h"
+#include "xrdma/trace_file.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -183,7 +185,7 @@ static int open_memory(struct xrdma_context *ctx)
 	mem.keep_bytes[XR_TX] = mem.keep_bytes[XR_RX] = conf->slabs_min * conf->slab_bytes;
 	mem.slab_bytes = conf->slab_bytes;
 	mem.small_bytes = conf->small_bytes;
-	mem.headroom_bytes = XR_RX_PAYLOAD;
+	mem.headroom_bytes = xr_rx_bytes(conf) - conf->small_bytes;
 	mem.trim_ns = conf->trim_ms * NSEC_PER_MSEC;
 	mem.huge = huge_of[conf->huge];
 	mem.numa_node = conf->numa == XR_AUTO ? xr_numa_of_device(ctx->verbs->device->ibdev_path)
@@ -234,11 +236,14 @@ static int open_all(struct xrdma_context *ctx)
 		ret = open_shared_receives(ctx);
 	if (!ret)
 		ret = xr_faults_set(ctx, ctx->conf.filter);
+	if (!ret && ctx->conf.trace_file[0])
+		ret = xr_trace_file_new(ctx->conf.trace_file, ctx->number, &ctx->trace_file);
 	if (!ret)
 		ret = xr_boot_world_init(&ctx->boot, &ctx->conf);
 	if (ret)
 		return ret;
 	ctx->boot_open = true;
+	xr_monitor_open(ctx);
 	return xr_progress_init(ctx);
 }
 
@@ -266,6 +271,8 @@ static void close_all(struct xrdma_context *ctx)
 		(void)ibv_close_device(ctx->verbs);
 	xr_gid_table_fini(&ctx->gids);
 	xr_faults_free(ctx);
+	xr_monitor_close(ctx);
+	xr_trace_file_free(ctx->trace_file);
 	timerq_fini(&ctx->timers);
 	free(ctx->entries);
 	free(ctx);
@@ -274,6 +281,7 @@ static void close_all(struct xrdma_context *ctx)
 int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static atomic_uint opened;
 	struct xrdma_conf *own = NULL;
 	struct xrdma_context *ctx;
 	int ret;
@@ -294,6 +302,7 @@ int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx)
 	xrdma_conf_free(own);
 	log_set_threshold(ctx->conf.log);
 	ctx->forks = xr_forks;
+	ctx->number = atomic_fetch_add_explicit(&opened, 1, memory_order_relaxed);
 	ctx->free_entry = UINT32_MAX;
 	list_init(&ctx->msg_chunks);
 	list_init(&ctx->hungry);

@@ -104,7 +104,12 @@ struct xrdma_context {
 	unsigned unacked_events;
 	atomic_bool stop;
 
-	struct xr_faults *faults; /* NULL: no rules, no faults on purpose */
+	struct xr_faults *faults;         /* NULL: no rules, no faults on purpose */
+	struct xr_monitor_page *monitor;  /* NULL: none */
+	struct xr_trace_file *trace_file; /* NULL: none */
+	unsigned number;                  /* within the process */
+	uint32_t untraced;                /* calls since the last traced one */
+	uint64_t slow_told_at;
 	struct xr_stats stats;
 };
 

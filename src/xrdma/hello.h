@@ -30,6 +30,10 @@ enum {
 	XR_REJECT_BYTES = 4 + XR_REJECT_TEXT,
 };
 
+enum {
+	XR_HELLO_TRACE = 1, /* messages may carry times, if both sides say so */
+};
+
 enum xr_gid_type {
 	XR_GID_IB,
 	XR_GID_ROCE_V1,
@@ -38,7 +42,7 @@ enum xr_gid_type {
 
 struct xr_hello {
 	uint16_t version_min, version_max;
-	uint32_t flags;       /* none yet: 0, and unknown ones are ignored */
+	uint32_t flags;       /* XR_HELLO_*; unknown ones are ignored */
 	uint64_t incarnation; /* of the process and context: a peer that restarted has another */
 	uint32_t epoch;       /* of the channel: raised by each re-establishment */
 	uint32_t qpn, psn;    /* 24 bits */

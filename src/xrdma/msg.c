@@ -66,7 +66,7 @@ struct xrdma_msg *xr_msg_get(struct xrdma_context *ctx)
 	m->len = 0;
 	m->origin = XR_FROM_NOWHERE;
 	m->received = m->unacked = m->answered = m->owes = m->complete = m->small = m->write =
-		false;
+		m->traced = false;
 	m->wrs = 0;
 	m->slot = -1;
 	m->region = NULL;
@@ -132,7 +132,7 @@ struct xrdma_msg *xr_msg_rx_new(struct xrdma_context *ctx)
 	if (!m)
 		return NULL;
 	m->state = XR_M_POSTED;
-	if (xr_msg_alloc(m, XR_RX, XR_RX_PAYLOAD + ctx->conf.small_bytes) == 0)
+	if (xr_msg_alloc(m, XR_RX, xr_rx_bytes(&ctx->conf)) == 0)
 		return m;
 	xr_msg_put(m);
 	return NULL;

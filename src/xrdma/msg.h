@@ -4,9 +4,11 @@
 #define XR_MSG_H
 
 #include "base/list.h"
+#include "xrdma/conf.h"
 #include "xrdma/keys.h"
 #include "xrdma/mem.h"
 #include "xrdma/proto.h"
+#include "xrdma/trace.h"
 #include "xrdma/xrdma.h"
 
 #include <stdbool.h>
@@ -34,6 +36,12 @@ enum xr_origin {
 /* Where received bytes lie in a small receive buffer: so that payloads are aligned to 64. */
 enum { XR_RX_PAYLOAD = 64, XR_RX_HEAD = XR_RX_PAYLOAD - XR_HDR_BYTES };
 
+/* A receive buffer, and what of it the NIC may fill. */
+static inline uint32_t xr_rx_bytes(const struct xr_conf *conf)
+{
+	return XR_RX_PAYLOAD + conf->small_bytes + (conf->trace ? XR_TIMES_BYTES : 0);
+}
+
 struct xrdma_msg {
 	struct list link; /* of a queue; of those owed a receive buffer; of those without memory */
 	struct xrdma_context *ctx;
@@ -50,6 +58,7 @@ struct xrdma_msg {
 	bool owes;     /* its place in the receive queue is empty, its sequence not consumed */
 	bool complete; /* received, all of it */
 	bool small;    /* received, in a buffer of the receive queue */
+	bool traced;   /* REQ, RSP: at is of use */
 	uint16_t seq;
 	uint16_t wrs; /* work requests outstanding that refer to it */
 	uint32_t id;  /* as in struct xr_head */
@@ -70,6 +79,7 @@ struct xrdma_msg {
 	xrdma_released *released; /* XR_FROM_CALLER */
 	void *released_arg;
 	struct xrdma_msg *next_free;
+	uint64_t at[XR_AT_ALL];
 };
 
 /* A message with nothing in it; NULL: no memory. Steady state: from a free list. */

@@ -5,6 +5,7 @@
 #include "xrdma/context.h"
 #include "xrdma/error.h"
 #include "xrdma/log.h"
+#include "xrdma/monitor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -317,18 +318,22 @@ static int housekeeping(struct xrdma_context *ctx)
 	/* Channels being set up wait for sockets, not for completions. */
 	ctx->housekeeping_at = ctx->now + (ctx->n_setting_up ? every_ns / 16 : every_ns);
 	trim_when_due(ctx);
+	xr_monitor_publish(ctx);
 	return handle_descriptors(ctx, 0);
 }
 
 static int poll_once(struct xrdma_context *ctx)
 {
 	int n = xr_progress_completions(ctx);
+	uint64_t before = ctx->now;
 
 	if (!list_empty(&ctx->ended))
 		n += xr_calls_end_cancelled(ctx);
-	if (++ctx->polls % CLOCK_EVERY && n < XR_POLL_BATCH)
+	if (++ctx->polls % CLOCK_EVERY && n < XR_POLL_BATCH && !ctx->conf.slow_poll_us)
 		return n;
 	ctx->now = ticks_now_ns();
+	if (ctx->conf.slow_poll_us)
+		xr_trace_poll(ctx, before);
 	if (timerq_next(&ctx->timers) <= ctx->now)
 		n += fire_timers(ctx);
 	if (ctx->now >= ctx->housekeeping_at)
@@ -404,6 +409,7 @@ static int handle_and_arm(struct xrdma_context *ctx)
 		n += xr_calls_end_cancelled(ctx);
 		total += n;
 	} while (n);
+	xr_monitor_publish(ctx);
 	set_timer(ctx);
 	ctx->armed = true;
 	return total;

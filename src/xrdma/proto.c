@@ -5,20 +5,30 @@
 
 #include <errno.h>
 
-enum { FLAG_LARGE = 1 };
+enum { FLAG_LARGE = 1, FLAG_TRACED = 2 };
 enum { MAX_ERRNO = 4095 };
 
-/* One row a type. body: bytes behind the header when the message is not large. */
+/*
+ * One row a type. body: bytes behind the header when the message is not large. Traced, it carries
+ * n_times from first_time on.
+ */
 static const struct {
 	const char *name;
 	bool windowed;
 	bool payload;   /* len bytes follow in place */
 	bool may_large; /* or are read from the peer */
 	uint8_t body;
+	uint8_t first_time, n_times;
 } types[XR_N_TYPES] = {
 	[XR_MSG] = {.name = "MSG", .windowed = true, .payload = true, .may_large = true},
-	[XR_REQ] = {.name = "REQ", .windowed = true, .payload = true, .may_large = true},
-	[XR_RSP] = {.name = "RSP", .windowed = true, .payload = true, .may_large = true},
+	[XR_REQ] =
+		{.name = "REQ", .windowed = true, .payload = true, .may_large = true, .n_times = 2},
+	[XR_RSP] = {.name = "RSP",
+		    .windowed = true,
+		    .payload = true,
+		    .may_large = true,
+		    .first_time = 2,
+		    .n_times = 4},
 	[XR_ERR_RSP] = {.name = "ERR_RSP", .windowed = true, .body = 4},
 	[XR_REGION] = {.name = "REGION", .windowed = true, .body = XR_KEY_BYTES + 16},
 	[XR_SLOT] = {.name = "SLOT", .windowed = true, .body = 2},
@@ -36,20 +46,28 @@ const char *xr_type_name(enum xr_type type)
 	return types[type].name;
 }
 
+size_t xr_head_times(const struct xr_head *h)
+{
+	return h->traced ? types[h->type].n_times * sizeof(uint64_t) : 0;
+}
+
 size_t xr_head_put(uint8_t *p, const struct xr_head *h)
 {
-	uint8_t *body = p + XR_HDR_BYTES;
+	size_t head = XR_HDR_BYTES + xr_head_times(h);
+	uint8_t *body = p + head;
 
 	p[0] = (uint8_t)h->type;
-	p[1] = h->large ? FLAG_LARGE : 0;
+	p[1] = (uint8_t)((h->large ? FLAG_LARGE : 0) | (h->traced ? FLAG_TRACED : 0));
 	p[2] = h->ctrl_ack;
 	p[3] = 0;
 	put_be32(p + 4, h->id);
 	put_be32(p + 8, h->len);
 	put_be32(p + 12, h->epoch);
+	for (unsigned i = 0; h->traced && i < types[h->type].n_times; i++)
+		put_be64(p + XR_HDR_BYTES + 8 * i, h->at[types[h->type].first_time + i]);
 	if (h->large) {
 		xr_key_encode(&h->key, body);
-		return XR_HDR_BYTES + XR_KEY_BYTES;
+		return head + XR_KEY_BYTES;
 	}
 	if (h->type == XR_ERR_RSP) {
 		put_be32(body, (uint32_t)-h->status);
@@ -61,7 +79,7 @@ size_t xr_head_put(uint8_t *p, const struct xr_head *h)
 	} else if (h->type == XR_SLOT) {
 		put_be16(body, h->slot);
 	}
-	return XR_HDR_BYTES + types[h->type].body;
+	return head + types[h->type].body;
 }
 
 static const char *parse_region(const uint8_t *body, const struct xr_bounds *bounds,
@@ -131,9 +149,26 @@ static const char *check_lengths(size_t size, const struct xr_bounds *bounds,
 			return "a payload too long to come inside a message";
 		body += h->len;
 	}
-	if (size != XR_HDR_BYTES + body)
+	if (size != XR_HDR_BYTES + xr_head_times(h) + body)
 		return "a length that is not the message's";
 	return NULL;
+}
+
+static bool flags_are_good(uint8_t flags, uint8_t type, const struct xr_bounds *bounds)
+{
+	uint8_t may = 0;
+
+	if (types[type].may_large)
+		may |= FLAG_LARGE;
+	if (types[type].n_times && bounds->trace)
+		may |= FLAG_TRACED;
+	return (flags & ~may) == 0;
+}
+
+static void parse_times(const uint8_t *p, struct xr_head *h)
+{
+	for (unsigned i = 0; i < types[h->type].n_times; i++)
+		h->at[types[h->type].first_time + i] = get_be64(p + 8 * i);
 }
 
 int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
@@ -146,12 +181,13 @@ int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
 		*ret_why = "shorter than its header";
 	else if (p[0] == 0 || p[0] >= XR_N_TYPES)
 		*ret_why = "an unknown type";
-	else if (p[3] != 0 || (p[1] & ~FLAG_LARGE) || (p[1] && !types[p[0]].may_large))
+	else if (p[3] != 0 || !flags_are_good(p[1], p[0], bounds))
 		*ret_why = "flags that its type does not have";
 	if (*ret_why)
 		return -EPROTO;
 	h.type = (enum xr_type)p[0];
-	h.large = p[1];
+	h.large = p[1] & FLAG_LARGE;
+	h.traced = p[1] & FLAG_TRACED;
 	h.ctrl_ack = p[2];
 	h.id = get_be32(p + 4);
 	h.len = get_be32(p + 8);
@@ -162,9 +198,11 @@ int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
 	}
 	*ret_why = check_lengths(size, bounds, &h);
 	if (!*ret_why)
-		*ret_why = parse_body(p + XR_HDR_BYTES, bounds, &h);
+		*ret_why = parse_body(p + XR_HDR_BYTES + xr_head_times(&h), bounds, &h);
 	if (*ret_why)
 		return -EPROTO;
+	if (h.traced)
+		parse_times(p + XR_HDR_BYTES, &h);
 	*ret_h = h;
 	return 0;
 }

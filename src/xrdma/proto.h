@@ -6,7 +6,9 @@
  *	0 type   1 flags   2 control ack   3 zero   4 id   8 len   12 epoch
  *
  * All in network order. A small payload follows the header. A large one stays where it is: the body
- * is an exchange block that says where, and the receiver READs it. Pure: bytes in, struct out.
+ * is an exchange block that says where, and the receiver READs it. If both sides trace, times may
+ * stand between header and body (a flag says so): two u64 in a REQ, four in a RSP; trace.h tells
+ * which. Pure: bytes in, struct out.
  */
 #ifndef XR_PROTO_H
 #define XR_PROTO_H
@@ -31,7 +33,10 @@ enum xr_type {
 
 enum {
 	XR_HDR_BYTES = 16,
-	XR_MAX_HEAD_BYTES = XR_HDR_BYTES + XR_KEY_BYTES + 16, /* the largest head: REGION */
+	XR_TIMES_BYTES = 32, /* at most */
+	/* the largest head: RSP, large and traced */
+	XR_MAX_HEAD_BYTES = XR_HDR_BYTES + XR_TIMES_BYTES + XR_KEY_BYTES,
+	XR_AT_WIRE = 6, /* times of a call that cross the wire, on its way there and back */
 };
 
 struct xr_head {
@@ -47,6 +52,8 @@ struct xr_head {
 	uint32_t tag;
 	uint64_t slot_bytes;
 	uint16_t slot; /* SLOT */
+	bool traced;   /* REQ: at[0..1] come along; RSP: at[2..5] */
+	uint64_t at[XR_AT_WIRE];
 };
 
 /* What was agreed. */
@@ -54,7 +61,11 @@ struct xr_bounds {
 	uint32_t small_bytes; /* payload inside a SEND */
 	uint32_t max_bytes;   /* payload of any message */
 	uint32_t epoch;
+	bool trace;
 };
+
+/* Bytes of times in a head. */
+size_t xr_head_times(const struct xr_head *h);
 
 /* Messages that take a place in the window; the others take one among the control messages. */
 bool xr_type_windowed(enum xr_type type);

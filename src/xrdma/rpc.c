@@ -94,6 +94,16 @@ struct xr_call *xr_call_find(struct xrdma_channel *ch, uint32_t id)
 											    : NULL;
 }
 
+void xr_call_note(struct xrdma_channel *ch, uint32_t id, const uint64_t at[static XR_AT_WIRE])
+{
+	struct xr_call *call = call_at(&ch->calls, id >> 16);
+
+	if (call->generation != (uint16_t)id)
+		return; /* it has ended before its request went */
+	call->called_ns = at[XR_AT_CALLED];
+	call->sent_ns = at[XR_AT_SENT];
+}
+
 void xr_call_end(struct xr_call *call, int status, struct xrdma_msg *reply)
 {
 	struct xrdma_channel *ch = call->ch;
@@ -196,6 +206,9 @@ int xrdma_call(struct xrdma_channel *ch, struct xrdma_msg *request, uint64_t tim
 	id = (uint32_t)call->index << 16 | call->generation;
 	request->type = XR_REQ;
 	request->id = id;
+	call->called_ns = 0;
+	if (ch->bounds.trace)
+		xr_trace_called(ch, request);
 	ret = xr_channel_send(ch, request, false);
 	if (ret)
 		return ret;
@@ -206,6 +219,7 @@ int xrdma_call(struct xrdma_channel *ch, struct xrdma_msg *request, uint64_t tim
 	if (timeout_us)
 		xr_timer_set(ch->ctx, &call->deadline, ticks_now_ns() + timeout_us * NSEC_PER_USEC);
 	ch->ctx->stats.calls++;
+	ch->counts.calls++;
 	if (ret_id)
 		*ret_id = id;
 	return 0;
@@ -241,6 +255,8 @@ int xrdma_reply(struct xrdma_msg *request, struct xrdma_msg *reply)
 		return xr_error(-EINVAL, "not a request that waits for a reply");
 	reply->type = XR_RSP;
 	reply->id = request->id;
+	if (request->traced)
+		xr_trace_replied(ch, request, reply);
 	ret = xr_channel_send(ch, reply, true);
 	if (ret)
 		return ret;

@@ -17,6 +17,7 @@ struct xr_call {
 	int status;
 	uint16_t index, generation;
 	uint16_t next_free;
+	uint64_t called_ns, sent_ns; /* traced; else 0 */
 };
 
 struct xr_calls {
@@ -35,6 +36,8 @@ void xr_calls_end_all(struct xrdma_channel *ch, int status);
 
 /* The call a reply belongs to; NULL: it has ended. */
 struct xr_call *xr_call_find(struct xrdma_channel *ch, uint32_t id);
+/* A traced request goes, whose call may not be in flight yet. */
+void xr_call_note(struct xrdma_channel *ch, uint32_t id, const uint64_t at[static XR_AT_WIRE]);
 /* Its one callback. reply NULL: failed with status. */
 void xr_call_end(struct xr_call *call, int status, struct xrdma_msg *reply);
 

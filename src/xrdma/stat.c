@@ -24,6 +24,20 @@ const char *xrdma_stat_name(unsigned index)
 	return index < N_STATS ? stats[index].name : NULL;
 }
 
+bool xr_stat_is_gauge(unsigned index)
+{
+	static const char *const gauges[] = {"channels",        "qps",
+					     "receives_posted", "sends_posted",
+					     "messages_held",   "memory_regions",
+					     "memory_bytes",    "memory_huge_bytes"};
+
+	for (unsigned i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++) {
+		if (strcmp(stats[index].name, gauges[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
 static void add_memory(const struct xrdma_context *ctx, struct xr_stats *now)
 {
 	struct xr_mem_stats mem;
@@ -44,15 +58,21 @@ static void add_memory(const struct xrdma_context *ctx, struct xr_stats *now)
 	now->odp_registrations = mem.odp_made;
 }
 
+void xr_stats_read(const struct xrdma_context *ctx, struct xr_stats *ret_stats)
+{
+	*ret_stats = ctx->stats;
+	add_memory(ctx, ret_stats);
+	ret_stats->channels = ctx->n_channels;
+	ret_stats->sends_posted = ctx->flow.used;
+}
+
 uint64_t xrdma_stat(const struct xrdma_context *ctx, unsigned index)
 {
-	struct xr_stats now = ctx->stats;
+	struct xr_stats now;
 
 	if (index >= N_STATS)
 		return 0;
-	add_memory(ctx, &now);
-	now.channels = ctx->n_channels;
-	now.sends_posted = ctx->flow.used;
+	xr_stats_read(ctx, &now);
 	return *(const uint64_t *)(const void *)((const char *)&now + stats[index].offset);
 }
 

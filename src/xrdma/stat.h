@@ -3,7 +3,10 @@
 #ifndef XR_STAT_H
 #define XR_STAT_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+struct xrdma_context;
 
 #define XR_STATS(X)                                                                                \
 	X(msgs_sent)  /* windowed messages */                                                      \
@@ -48,12 +51,21 @@
 	X(regcache_misses) /* that had to be */                                                    \
 	X(odp_registrations)                                                                       \
 	X(sleeps) /* of xrdma_run() */                                                             \
-	X(faults) /* that the filter made */
+	X(faults) /* that the filter made */                                                       \
+	X(calls_traced)                                                                            \
+	X(trace_dropped) /* spans for which the trace file had no room */                          \
+	X(slow_polls)    /* gaps between polls over slow_poll_us */                                \
+	X(slow_handlers) /* callbacks over slow_handler_us */
 
 struct xr_stats {
 #define X(name) uint64_t name;
 	XR_STATS(X)
 #undef X
 };
+
+/* All of them as of now. */
+void xr_stats_read(const struct xrdma_context *ctx, struct xr_stats *ret_stats);
+/* A gauge goes up and down, a counter up. */
+bool xr_stat_is_gauge(unsigned index);
 
 #endif

@@ -106,7 +106,7 @@ static void add(struct xr_rq *rq, struct xrdma_msg *m, struct xrdma_channel *ch,
 	i = batch->n++;
 	batch->sges[i] = (struct ibv_sge){
 		.addr = (uintptr_t)m->buf.addr + XR_RX_HEAD,
-		.length = XR_HDR_BYTES + rq->ctx->conf.small_bytes,
+		.length = xr_rx_bytes(&rq->ctx->conf) - XR_RX_HEAD,
 		.lkey = m->buf.lkey,
 	};
 	batch->wrs[i] = (struct ibv_recv_wr){

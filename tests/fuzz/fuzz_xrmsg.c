@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 enum { WINDOW = 4, CONTROL = 4, RECORD = 6, PRIOR = 3 };
 
-static const struct xr_bounds bounds = {.small_bytes = 100, .max_bytes = 100000, .epoch = 1};
+static const struct xr_bounds bounds = {
+	.small_bytes = 100, .max_bytes = 100000, .epoch = 1, .trace = true};
 
 static void check_head(const uint8_t *p, size_t size, const struct xr_head *h)
 {

@@ -104,7 +104,7 @@ static void a_seed_repeats_it(void **state)
 static void a_wrong_text_is_explained(void **state)
 {
 	static const char *const rows[][2] = {
-		{"dorp", "\"dorp\" is no action: expected drop"},
+		{"lose", "\"lose\" is no action: expected drop"},
 		{"drop:sideways", "\"sideways\" is no condition: expected in, out"},
 		{"drop:q=1", "\"q=\" is no condition"},
 		{"drop:p=1.5", "p=1.5: expected a probability from 0 to 1"},

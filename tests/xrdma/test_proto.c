@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-static const struct xr_bounds bounds = {.small_bytes = 100, .max_bytes = 1000000, .epoch = 7};
+static const struct xr_bounds bounds = {
+	.small_bytes = 100, .max_bytes = 1000000, .epoch = 7, .trace = true};
 
 /* Each type once, with the bytes it must be on the wire. */
 static const struct {
@@ -52,6 +53,23 @@ static const struct {
 	{{.type = XR_BYE, .epoch = 7},
 	 16,
 	 "\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07"},
+	{{.type = XR_REQ, .id = 1, .len = 3, .epoch = 7, .traced = true, .at = {5, 6}},
+	 35,
+	 "\x02\x02\x00\x00\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00\x07"
+	 "\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x06"},
+	{{.type = XR_RSP,
+	  .large = true,
+	  .id = 1,
+	  .len = 0x10203,
+	  .epoch = 7,
+	  .key = {0x1122334455667788, 0x99aabbcc, 7},
+	  .traced = true,
+	  .at = {0, 0, 1, 2, 3, 4}},
+	 64,
+	 "\x03\x03\x00\x00\x00\x00\x00\x01\x00\x01\x02\x03\x00\x00\x00\x07"
+	 "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02"
+	 "\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x04"
+	 "\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\x00\x00\x00\x07"},
 };
 
 enum { N_GOLDEN = sizeof(golden) / sizeof(golden[0]) };
@@ -83,6 +101,8 @@ static void there_and_back(void **state)
 		assert_int_equal(back.tag, h->tag);
 		assert_int_equal(back.slot_bytes, h->slot_bytes);
 		assert_int_equal(back.slot, h->slot);
+		assert_int_equal(back.traced, h->traced);
+		assert_memory_equal(back.at, h->at, sizeof(h->at));
 		assert_int_equal(xr_type_windowed(h->type), h->type < XR_ACK);
 		assert_non_null(xr_type_name(h->type));
 	}
@@ -177,6 +197,26 @@ static void at_the_end_of_the_address_space(void **state)
 	assert_int_equal(xr_head_parse(p, 48, &bounds, &h, &why), -EPROTO);
 }
 
+static void times_come_where_agreed(void **state)
+{
+	struct xr_bounds none = bounds;
+	struct xr_head h = {.type = XR_REQ, .len = 3, .epoch = 7, .traced = true, .at = {1, 2}},
+		       back;
+	const size_t size = XR_HDR_BYTES + 16 + 3;
+	uint8_t p[64] = {0};
+	const char *why;
+
+	none.trace = false;
+	assert_int_equal(xr_head_times(&h), 16);
+	assert_int_equal(xr_head_put(p, &h), size - 3);
+	assert_int_equal(xr_head_parse(p, size, &bounds, &back, &why), 0);
+	assert_int_equal(xr_head_parse(p, size, &none, &back, &why), -EPROTO);
+	for (size_t n = 0; n < sizeof(p); n++)
+		assert_int_equal(xr_head_parse(p, n, &bounds, &back, &why) == 0, n == size);
+	p[1] = 0; /* the same bytes without the flag are a payload too long */
+	assert_int_equal(xr_head_parse(p, size, &bounds, &back, &why), -EPROTO);
+}
+
 static void immediate(void **state)
 {
 	assert_int_equal(xr_imm(0x1234, 0xabcd), 0x1234abcd);
@@ -190,6 +230,7 @@ int main(void)
 		cmocka_unit_test(there_and_back),
 		cmocka_unit_test(messages_that_cannot_be),
 		cmocka_unit_test(at_the_end_of_the_address_space),
+		cmocka_unit_test(times_come_where_agreed),
 		cmocka_unit_test(immediate),
 	};
 
