@@ -123,31 +123,34 @@ static int drop_all(int fd)
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)) ? -errno : 0;
 }
 
+/* The port in one more family. */
+static int source_add(struct urxe_udp *udp, struct udp_source *src, enum udp_family f,
+		      uint16_t port)
+{
+	int ret = open_socket(f, udp->has_sole[f] ? &udp->sole[f] : NULL, port, tx_opts[f],
+			      ARRAY_LEN(tx_opts[f]));
+
+	if (ret < 0)
+		return ret;
+	src->fd[f] = ret;
+	if (udp->sndbuf_bytes) /* granted what net.core.wmem_max allows */
+		setsockopt(src->fd[f], SOL_SOCKET, SO_SNDBUF, &udp->sndbuf_bytes,
+			   sizeof(udp->sndbuf_bytes));
+	return drop_all(src->fd[f]);
+}
+
 static int source_bind(struct urxe_udp *udp, struct udp_source *src, uint16_t port)
 {
-	int ret = 0;
-
 	for (enum udp_family f = 0; f < UDP_FAMILIES; f++) {
-		if (udp->rx_fd[f] < 0)
-			continue;
-		ret = open_socket(f, udp->has_sole[f] ? &udp->sole[f] : NULL, port, tx_opts[f],
-				  ARRAY_LEN(tx_opts[f]));
-		if (ret < 0)
-			goto err_close;
-		src->fd[f] = ret;
-		ret = drop_all(src->fd[f]);
-		if (ret)
-			goto err_close;
-		if (udp->sndbuf_bytes) /* granted what net.core.wmem_max allows */
-			setsockopt(src->fd[f], SOL_SOCKET, SO_SNDBUF, &udp->sndbuf_bytes,
-				   sizeof(udp->sndbuf_bytes));
+		int ret = udp->rx_fd[f] < 0 ? 0 : source_add(udp, src, f, port);
+
+		if (ret) {
+			close_fds(src->fd);
+			return ret;
+		}
 	}
 	src->port = port;
 	return 0;
-
-err_close:
-	close_fds(src->fd);
-	return ret;
 }
 
 /* Bind a free source port; the search begins where the seed says. */
@@ -200,7 +203,7 @@ static void set_rcvbuf(struct urxe_udp *udp, int fd, uint32_t bytes)
 			 granted, bytes, bytes);
 }
 
-static int open_receive(struct urxe_udp *udp, enum udp_family f, uint32_t rcvbuf_bytes)
+static int open_receive(struct urxe_udp *udp, enum udp_family f)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	int fd;
@@ -211,8 +214,36 @@ static int open_receive(struct urxe_udp *udp, enum udp_family f, uint32_t rcvbuf
 		return fd;
 	}
 	udp->rx_fd[f] = fd;
-	set_rcvbuf(udp, fd, rcvbuf_bytes);
+	set_rcvbuf(udp, fd, udp->rcvbuf_bytes);
 	return epoll_ctl(udp->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+/* Hold the source ports that are in use in this family too; where one is taken, do without. */
+static void extend_sources(struct urxe_udp *udp, enum udp_family f)
+{
+	for (unsigned i = 0; i < UDP_SOURCES; i++) {
+		struct udp_source *src = &udp->source[i];
+
+		if (src->port != UDP_NO_PORT && source_add(udp, src, f, src->port))
+			log_info("UDP port %u is taken: paths with it are without one IP family",
+				 src->port);
+	}
+}
+
+int urxe_udp_open_families(struct urxe_udp *udp)
+{
+	for (unsigned i = 0; i < udp->n_addrs; i++) {
+		enum udp_family f = udp_gid_family(&udp->addr[i].gid);
+		int ret;
+
+		if (udp->rx_fd[f] >= 0)
+			continue;
+		ret = open_receive(udp, f);
+		if (ret)
+			return ret;
+		extend_sources(udp, f);
+	}
+	return 0;
 }
 
 /* Sockets are bound to our address where there is only one of the family. */
@@ -244,14 +275,10 @@ static int open_all(struct urxe_udp *udp, const struct urxe_udp_conf *conf)
 	udp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (udp->epoll_fd < 0)
 		return -errno;
-	ret = urxe_udp_set_addrs(udp, conf->gids, conf->n_gids);
+	ret = urxe_udp_addrs_read(udp, conf->gids, conf->n_gids);
 	find_sole_addrs(udp);
-	for (unsigned i = 0; i < udp->n_addrs && !ret; i++) {
-		enum udp_family f = udp_gid_family(&udp->addr[i].gid);
-
-		if (udp->rx_fd[f] < 0)
-			ret = open_receive(udp, f, conf->rcvbuf_bytes);
-	}
+	if (!ret)
+		ret = urxe_udp_open_families(udp);
 	if (ret)
 		return ret;
 	ret = source_open(udp, 0);
@@ -277,6 +304,7 @@ int urxe_udp_open(const struct urxe_udp_conf *conf, struct urxe_udp **ret_udp)
 	udp->epoll_fd = -1;
 	udp->blocked_fd = -1;
 	udp->port = conf->port;
+	udp->rcvbuf_bytes = conf->rcvbuf_bytes;
 	udp->sndbuf_bytes = conf->sndbuf_bytes;
 	udp->seed = conf->seed;
 	for (int f = 0; f < UDP_FAMILIES; f++) {

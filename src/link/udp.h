@@ -36,7 +36,10 @@ struct urxe_udp_conf {
 int urxe_udp_open(const struct urxe_udp_conf *conf, struct urxe_udp **ret_udp);
 void urxe_udp_close(struct urxe_udp *udp);
 
-/* Our addresses are others now. Those already in use in sockets stay so. */
+/*
+ * Our addresses are others now. Call it in the network namespace in which the endpoint was opened:
+ * a new IP family takes new sockets.
+ */
 int urxe_udp_set_addrs(struct urxe_udp *udp, const struct urxe_gid *gids, unsigned n);
 
 /*

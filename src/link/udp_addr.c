@@ -34,7 +34,7 @@ static uint32_t ifindex_of(const struct ifaddrs *ifaddrs, const struct urxe_gid 
 	return 0;
 }
 
-int urxe_udp_set_addrs(struct urxe_udp *udp, const struct urxe_gid *gids, unsigned n)
+int urxe_udp_addrs_read(struct urxe_udp *udp, const struct urxe_gid *gids, unsigned n)
 {
 	struct udp_addr *addr = calloc(n ? n : 1, sizeof(*addr));
 	struct ifaddrs *ifaddrs;
@@ -53,6 +53,17 @@ int urxe_udp_set_addrs(struct urxe_udp *udp, const struct urxe_gid *gids, unsign
 	udp->addr = addr;
 	udp->n_addrs = n;
 	return 0;
+}
+
+int urxe_udp_set_addrs(struct urxe_udp *udp, const struct urxe_gid *gids, unsigned n)
+{
+	int ret = urxe_udp_addrs_read(udp, gids, n);
+
+	if (ret)
+		return ret;
+	/* The kernel's choice of a source address may be another one now. */
+	memset(udp->has_sole, 0, sizeof(udp->has_sole));
+	return urxe_udp_open_families(udp);
 }
 
 const struct udp_addr *urxe_udp_addr(const struct urxe_udp *udp, const struct urxe_gid *gid)

@@ -81,6 +81,7 @@ struct urxe_udp {
 	unsigned cur;    /* the batch being filled; the other one goes out before it */
 	uint32_t warned; /* kinds of send errors that were logged */
 	uint16_t port;
+	uint32_t rcvbuf_bytes;
 	uint32_t sndbuf_bytes;
 	uint64_t seed;
 	struct urxe_udp_stats stats;
@@ -110,6 +111,12 @@ static inline void udp_gid_from_v4(struct urxe_gid *gid, struct in_addr addr)
 	memset(gid->raw + 10, 0xff, 2);
 	memcpy(gid->raw + 12, &addr, 4);
 }
+
+/* Take these addresses for ours. */
+int urxe_udp_addrs_read(struct urxe_udp *udp, const struct urxe_gid *gids, unsigned n);
+
+/* Have sockets in each family that we have addresses of. */
+int urxe_udp_open_families(struct urxe_udp *udp);
 
 /* The zone of a link-local address; others have none. */
 static inline uint32_t udp_scope(const struct udp_addr *addr)

@@ -5,6 +5,7 @@
 #include "verbs/context_priv.h"
 #include "verbs/drive_priv.h"
 #include "verbs/objects.h"
+#include "verbs/port.h"
 #include "verbs/settings.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 enum {
+	PORT_PHYS_DISABLED = 3,
 	PORT_PHYS_LINK_UP = 5,
 	PORT_WIDTH_4X = 2,
 	PORT_SPEED_EDR = 32,
@@ -69,18 +71,19 @@ int urxe_verbs_query_port(struct ibv_context *context, uint8_t port, struct ibv_
 			  size_t attr_len)
 {
 	const struct urxe_device *dev = urxe_context_of(context)->dev;
+	bool up = urxe_device_is_up(dev);
 	struct ibv_port_attr port_attr = {
-		.state = IBV_PORT_ACTIVE,
+		.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 		.max_mtu = IBV_MTU_4096,
 		.active_mtu = dev->active_mtu,
-		.gid_tbl_len = (int)dev->n_gids,
+		.gid_tbl_len = URXE_MAX_GIDS,
 		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
 		.max_msg_sz = MAX_MSG_BYTES,
 		.pkey_tbl_len = 1,
 		.max_vl_num = 1,
 		.active_width = PORT_WIDTH_4X,
 		.active_speed = PORT_SPEED_EDR,
-		.phys_state = PORT_PHYS_LINK_UP,
+		.phys_state = up ? PORT_PHYS_LINK_UP : PORT_PHYS_DISABLED,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
 		.flags = IBV_QPF_GRH_REQUIRED,
 	};
@@ -94,13 +97,14 @@ int urxe_verbs_query_port(struct ibv_context *context, uint8_t port, struct ibv_
 /* These two return -1 and errno, as libibverbs does since it reads them from files. */
 int urxe_verbs_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
-	const struct urxe_device *dev = urxe_context_of(context)->dev;
+	struct urxe_gid found = {0}; /* what an empty slot holds */
 
-	if (port != 1 || index < 0 || (unsigned)index >= dev->n_gids) {
+	if (port != 1 || index < 0 || index >= URXE_MAX_GIDS) {
 		errno = EINVAL;
 		return -1;
 	}
-	memcpy(gid->raw, dev->gids[index].raw, sizeof(gid->raw));
+	urxe_device_gid(urxe_context_of(context)->dev, (unsigned)index, &found);
+	memcpy(gid->raw, found.raw, sizeof(gid->raw));
 	return 0;
 }
 
@@ -217,6 +221,7 @@ struct ibv_context *urxe_verbs_open_device(struct urxe_device *dev)
 	ctx->vctx.context.async_fd = ctx->async.fd;
 	ctx->vctx.context.num_comp_vectors = 1;
 	pthread_mutex_init(&ctx->vctx.context.mutex, NULL);
+	urxe_port_join(ctx);
 	return &ctx->vctx.context;
 
 err_fini_async:
@@ -237,6 +242,7 @@ int urxe_verbs_close_device(struct ibv_context *context)
 
 	if (ctx->generation != urxe_fork_generation)
 		return EPERM;
+	urxe_port_leave(ctx);
 	urxe_driver_leave(ctx);
 	urxe_engine_free(ctx->engine);
 	for (struct list *pos = list_pop(&ctx->lanes); pos; pos = list_pop(&ctx->lanes))

@@ -85,9 +85,41 @@ static int open_udp(struct urxe_context *ctx)
 	return ctx->udp_errno;
 }
 
-int urxe_context_open_links(struct urxe_context *ctx)
+/* Where a peer may be that shared memory does not reach. */
+static void open_udp_if_remote(struct urxe_context *ctx)
 {
 	bool remote = urxe_settings()->link == URXE_LINK_UDP;
+	struct urxe_gid gid;
+
+	for (unsigned i = 0; i < URXE_MAX_GIDS; i++)
+		remote = remote || (urxe_device_gid(ctx->dev, i, &gid) && !gid_is_loopback(&gid));
+	if (remote && open_udp(ctx))
+		log_warn(
+			"%s: UDP port %u: %s; peers outside this network namespace cannot reach it",
+			ctx->dev->ibv.name, urxe_settings()->udp_port, strerror(-ctx->udp_errno));
+}
+
+void urxe_context_readdress(struct urxe_context *ctx)
+{
+	struct urxe_gid gids[URXE_MAX_DEVICES * URXE_MAX_GIDS];
+	unsigned n;
+	int ret;
+
+	if (!ctx->udp) {
+		ctx->udp_errno = 0;
+		if (ctx->shm)
+			open_udp_if_remote(ctx);
+		return;
+	}
+	n = local_gids(gids, URXE_MAX_DEVICES * URXE_MAX_GIDS);
+	ret = urxe_udp_set_addrs(ctx->udp, gids, n);
+	if (ret)
+		log_warn("%s: new addresses cannot be used: %s", ctx->dev->ibv.name,
+			 strerror(-ret));
+}
+
+int urxe_context_open_links(struct urxe_context *ctx)
+{
 	int ret;
 
 	if (ctx->shm)
@@ -101,12 +133,7 @@ int urxe_context_open_links(struct urxe_context *ctx)
 	ret = urxe_driver_join(ctx); /* from now on the endpoint stays */
 	if (ret)
 		goto err_close;
-	for (unsigned i = 0; i < ctx->dev->n_gids; i++)
-		remote = remote || !gid_is_loopback(&ctx->dev->gids[i]);
-	if (remote && open_udp(ctx))
-		log_warn(
-			"%s: UDP port %u: %s; peers outside this network namespace cannot reach it",
-			ctx->dev->ibv.name, urxe_settings()->udp_port, strerror(-ctx->udp_errno));
+	open_udp_if_remote(ctx);
 	return 0;
 
 err_close:
@@ -159,8 +186,10 @@ static struct lane *lane_to(struct urxe_context *ctx, uint32_t qpn)
 	return lane;
 }
 
-static int check_av(const struct urxe_context *ctx, const struct ibv_ah_attr *av)
+static int check_av(const struct urxe_context *ctx, const struct ibv_ah_attr *av,
+		    struct urxe_gid *ret_sgid)
 {
+	const struct urxe_gid *dgid = (const void *)av->grh.dgid.raw;
 	const char *name = ctx->dev->ibv.name;
 
 	if (!av->is_global) {
@@ -169,18 +198,16 @@ static int check_av(const struct urxe_context *ctx, const struct ibv_ah_attr *av
 			  name);
 		return -EINVAL;
 	}
-	if (av->grh.sgid_index >= ctx->dev->n_gids) {
-		log_error("%s: there is no GID %u, only 0 to %u", name, av->grh.sgid_index,
-			  ctx->dev->n_gids - 1);
+	if (!urxe_device_gid(ctx->dev, av->grh.sgid_index, ret_sgid)) {
+		log_error("%s: there is no GID %u; ibv_devinfo -v lists those that are", name,
+			  av->grh.sgid_index);
 		return -EINVAL;
 	}
-	if (memcmp(av->grh.dgid.raw, &zero_gid, sizeof(zero_gid)) == 0) {
+	if (memcmp(dgid, &zero_gid, sizeof(zero_gid)) == 0) {
 		log_error("%s: the destination GID is all zero", name);
 		return -EINVAL;
 	}
-	if (urxe_gid_is_multicast((const void *)av->grh.dgid.raw) &&
-	    gid_is_v4((const void *)av->grh.dgid.raw) !=
-		    gid_is_v4(&ctx->dev->gids[av->grh.sgid_index])) {
+	if (urxe_gid_is_multicast(dgid) && gid_is_v4(dgid) != gid_is_v4(ret_sgid)) {
 		log_error("%s: GID %u is not of the multicast group's IP family: choose another "
 			  "source GID",
 			  name, av->grh.sgid_index);
@@ -263,13 +290,12 @@ int urxe_context_route(struct urxe_context *ctx, const struct ibv_ah_attr *av, u
 		       uint32_t dqpn, struct urxe_route *ret_route)
 {
 	struct urxe_route route = {0};
-	int ret = check_av(ctx, av);
+	int ret = check_av(ctx, av, &route.path.sgid);
 
 	if (!ret) /* an address handle may come before the first QP */
 		ret = urxe_context_open_links(ctx);
 	if (ret)
 		return ret;
-	route.path.sgid = ctx->dev->gids[av->grh.sgid_index];
 	memcpy(&route.path.dgid, av->grh.dgid.raw, sizeof(route.path.dgid));
 	route.path.flow_label = av->grh.flow_label & 0xfffff;
 	route.path.tclass = av->grh.traffic_class;

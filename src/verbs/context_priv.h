@@ -86,6 +86,7 @@ struct urxe_context {
 	struct forward_entry forward[FORWARD_CACHE];
 	struct drive drive;
 	struct urxe_async_queue async;
+	struct list port_node;     /* among all contexts */
 	struct verbs_context vctx; /* ends in the ibv_context */
 };
 
@@ -233,6 +234,9 @@ int urxe_context_claim_qpns(struct urxe_context *ctx);
  */
 int urxe_context_route(struct urxe_context *ctx, const struct ibv_ah_attr *av, uint32_t qpn,
 		       uint32_t dqpn, struct urxe_route *ret_route);
+
+/* The addresses of the namespace have changed. Lock held. */
+void urxe_context_readdress(struct urxe_context *ctx);
 
 /* Hear a multicast group on the device's interface; failing is logged. Lock held. */
 int urxe_context_join(struct urxe_context *ctx, const struct urxe_gid *group);

@@ -15,6 +15,9 @@
 static struct urxe_device devices[URXE_MAX_DEVICES];
 static unsigned n_devices;
 
+/* Of what changes in a device: the port's state and the GID table. */
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static uint64_t hash_bytes(uint64_t hash, const void *data, size_t len)
 {
 	const uint8_t *p = data;
@@ -113,8 +116,7 @@ static void add_device(const struct urxe_netdev *netdev, enum ibv_mtu mtu)
 	dev->ifindex = netdev->ifindex;
 	dev->netdev_mtu = netdev->mtu;
 	dev->active_mtu = mtu;
-	dev->n_gids = netdev->n_gids;
-	memcpy(dev->gids, netdev->gids, sizeof(dev->gids));
+	urxe_device_follow(dev, netdev);
 	dev->guid = choose_guid(netdev);
 	set_limits(dev);
 	ibv->node_type = IBV_NODE_CA;
@@ -127,7 +129,7 @@ static void add_device(const struct urxe_netdev *netdev, enum ibv_mtu mtu)
 	snprintf(ibv->ibdev_path, sizeof(ibv->ibdev_path), "/sys/class/infiniband/urxe%d",
 		 dev->index);
 	n_devices++;
-	log_debug("%s is %s: %u GIDs, MTU %u", ibv->name, dev->netdev, dev->n_gids, 128U << mtu);
+	log_debug("%s is %s: %u GIDs, MTU %u", ibv->name, dev->netdev, netdev->n_gids, 128U << mtu);
 }
 
 /* NULL if a device can be made of it, else why not. */
@@ -235,6 +237,96 @@ static void find_devices(void)
 	else if (!add_chosen(netdevs, (unsigned)n, s->netdev))
 		n_devices = 0;
 	free(netdevs);
+}
+
+/* ---- the port and its GID table ---------------------------------------------------------------
+ */
+
+bool urxe_device_gid(const struct urxe_device *dev, unsigned i, struct urxe_gid *ret_gid)
+{
+	bool live;
+
+	pthread_mutex_lock(&table_lock);
+	live = i < URXE_MAX_GIDS && dev->gids[i].live;
+	if (live)
+		*ret_gid = dev->gids[i].gid;
+	pthread_mutex_unlock(&table_lock);
+	return live;
+}
+
+bool urxe_device_is_up(const struct urxe_device *dev)
+{
+	bool up;
+
+	pthread_mutex_lock(&table_lock);
+	up = dev->up;
+	pthread_mutex_unlock(&table_lock);
+	return up;
+}
+
+static bool has_gid(const struct urxe_netdev *netdev, const struct urxe_gid *gid)
+{
+	for (unsigned i = 0; netdev && i < netdev->n_gids; i++) {
+		if (memcmp(&netdev->gids[i], gid, sizeof(*gid)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* For this GID: its own slot, or else one that nobody had, or else any that is free. */
+static struct urxe_gid_slot *choose_slot(struct urxe_device *dev, const struct urxe_gid *gid)
+{
+	static const struct urxe_gid nobody;
+	struct urxe_gid_slot *fresh = NULL, *dead = NULL;
+
+	for (struct urxe_gid_slot *slot = dev->gids; slot < dev->gids + URXE_MAX_GIDS; slot++) {
+		if (memcmp(&slot->gid, gid, sizeof(*gid)) == 0)
+			return slot;
+		if (!fresh && memcmp(&slot->gid, &nobody, sizeof(nobody)) == 0)
+			fresh = slot;
+		else if (!dead && !slot->live)
+			dead = slot;
+	}
+	return fresh ? fresh : dead;
+}
+
+static bool follow_gids(struct urxe_device *dev, const struct urxe_netdev *netdev)
+{
+	bool changed = false;
+
+	for (struct urxe_gid_slot *slot = dev->gids; slot < dev->gids + URXE_MAX_GIDS; slot++) {
+		if (slot->live && !has_gid(netdev, &slot->gid)) {
+			slot->live = false;
+			changed = true;
+		}
+	}
+	for (unsigned i = 0; netdev && i < netdev->n_gids; i++) {
+		struct urxe_gid_slot *slot = choose_slot(dev, &netdev->gids[i]);
+
+		if (!slot || slot->live)
+			continue;
+		*slot = (struct urxe_gid_slot){.gid = netdev->gids[i], .live = true};
+		changed = true;
+	}
+	return changed;
+}
+
+struct urxe_change urxe_device_follow(struct urxe_device *dev, const struct urxe_netdev *netdev)
+{
+	bool up = netdev && netdev->running;
+	struct urxe_change change;
+
+	pthread_mutex_lock(&table_lock);
+	change.gids = follow_gids(dev, netdev);
+	change.port = dev->up != up;
+	dev->up = up;
+	pthread_mutex_unlock(&table_lock);
+	return change;
+}
+
+void urxe_devices_after_fork(void)
+{
+	pthread_mutex_init(&table_lock, NULL);
 }
 
 unsigned urxe_devices(struct urxe_device **ret_devices)

@@ -20,8 +20,12 @@ struct urxe_device {
 	int ifindex;
 	uint32_t netdev_mtu;
 	enum ibv_mtu active_mtu;
-	unsigned n_gids; /* all in use, real addresses first */
-	struct urxe_gid gids[URXE_MAX_GIDS];
+	/* By the functions below; an empty slot remembers whose it was. */
+	struct urxe_gid_slot {
+		struct urxe_gid gid;
+		bool live;
+	} gids[URXE_MAX_GIDS];
+	bool up;
 	__be64 guid;
 	struct ibv_device_attr limits;
 };
@@ -37,7 +41,29 @@ static inline struct urxe_device *urxe_device_of(const struct ibv_device *device
 /* Find the devices once per process. Returns how many; *ret_devices is ours, forever. */
 unsigned urxe_devices(struct urxe_device **ret_devices);
 
+/* The GID in slot i of the table of URXE_MAX_GIDS; false: it is empty. */
+bool urxe_device_gid(const struct urxe_device *dev, unsigned i, struct urxe_gid *ret_gid);
+
+/* Can the port's packets reach anybody? */
+bool urxe_device_is_up(const struct urxe_device *dev);
+
+/*
+ * Be as the interface is now (NULL: it is gone). GIDs that stay keep their slots, and one that
+ * comes back gets its old one if that is still free. Returns what has changed.
+ */
+struct urxe_netdev;
+struct urxe_change {
+	bool port, gids;
+};
+struct urxe_change urxe_device_follow(struct urxe_device *dev, const struct urxe_netdev *netdev);
+
+/* In the child of a fork, where another thread of the parent's may have held the table's lock. */
+void urxe_devices_after_fork(void);
+
 /* Is this an address of this network namespace (any interface; loopback addresses too)? */
 bool urxe_gid_is_local(const struct urxe_gid *gid);
+
+/* Addresses have changed: what urxe_gid_is_local() knows is out of date. */
+void urxe_gids_forget(void);
 
 #endif

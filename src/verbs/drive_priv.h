@@ -72,6 +72,9 @@ int urxe_driver_add_udp(struct urxe_context *ctx);
 /* Let the UDP descriptor wake the thread once more. Lock held. */
 void urxe_driver_watch_udp(struct urxe_context *ctx);
 
+/* Let the thread call urxe_port_service() when the descriptor is readable; starts the thread. */
+int urxe_driver_watch_port(int fd);
+
 /* Wake the thread: a deadline came nearer, or a context is POLLED now. */
 void urxe_driver_kick(void);
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "verbs/port.h"
 #include "verbs/settings.h"
 
 #include <errno.h>
@@ -36,6 +37,7 @@ enum source {
 	SOURCE_KICK,
 	SOURCE_SHM,
 	SOURCE_UDP,
+	SOURCE_PORT,
 };
 
 static struct {
@@ -274,6 +276,10 @@ static void sleep_until(uint64_t wake_ns)
 	for (int i = 0; i < n; i++) {
 		enum source source = (enum source)(events[i].data.u64 & 3);
 
+		if (source == SOURCE_PORT) {
+			urxe_port_service();
+			continue;
+		}
 		if (source != SOURCE_KICK) {
 			note_event(events[i].data.u64 >> 2, source);
 			continue;
@@ -357,6 +363,7 @@ static void after_fork_in_child(void)
 	}
 	driver.started = false;
 	atomic_store_explicit(&driver.kicked, false, memory_order_relaxed);
+	urxe_port_after_fork();
 }
 
 static void register_fork_handler(void)
@@ -415,13 +422,29 @@ err_close_epoll:
 	return ret;
 }
 
-int urxe_driver_join(struct urxe_context *ctx)
+static int start_once(void)
 {
-	int ret = 0;
+	return driver.started ? 0 : start();
+}
+
+int urxe_driver_watch_port(int fd)
+{
+	int ret;
 
 	pthread_mutex_lock(&driver.lock);
-	if (!driver.started)
-		ret = start();
+	ret = start_once();
+	if (!ret)
+		ret = watch(EPOLL_CTL_ADD, fd, EPOLLIN, 0, SOURCE_PORT);
+	pthread_mutex_unlock(&driver.lock);
+	return ret;
+}
+
+int urxe_driver_join(struct urxe_context *ctx)
+{
+	int ret;
+
+	pthread_mutex_lock(&driver.lock);
+	ret = start_once();
 	if (!ret) {
 		ctx->drive.id = ++driver.last_id;
 		ret = watch(EPOLL_CTL_ADD, urxe_shm_fd(ctx->shm), EPOLLIN, ctx->drive.id,

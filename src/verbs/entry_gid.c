@@ -10,7 +10,11 @@
 #include <errno.h>
 #include <string.h>
 
-enum { THE_PORT = 1, SYSFS_ROCE_V2 = 1 /* of libibverbs' private ibv_gid_type_sysfs */ };
+enum {
+	THE_PORT = 1,
+	SYSFS_IB_ROCE_V1 = 0,
+	SYSFS_ROCE_V2 = 1 /* of libibverbs' private ibv_gid_type_sysfs */
+};
 
 /* libibverbs exports it as private; ibv_devinfo and pyverbs use it, no header declares it. */
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, int *type);
@@ -18,7 +22,8 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index
 /* ---- GID tables -------------------------------------------------------------------------------
  */
 
-static void fill_entry(const struct urxe_device *dev, unsigned i, void *entry, size_t entry_size)
+/* False: the slot is empty. */
+static bool fill_entry(const struct urxe_device *dev, unsigned i, void *entry, size_t entry_size)
 {
 	struct ibv_gid_entry e = {
 		.gid_index = i,
@@ -26,23 +31,25 @@ static void fill_entry(const struct urxe_device *dev, unsigned i, void *entry, s
 		.gid_type = IBV_GID_TYPE_ROCE_V2,
 		.ndev_ifindex = (uint32_t)dev->ifindex,
 	};
+	struct urxe_gid gid;
 
-	memcpy(e.gid.raw, dev->gids[i].raw, sizeof(e.gid.raw));
+	if (!urxe_device_gid(dev, i, &gid))
+		return false;
+	memcpy(e.gid.raw, gid.raw, sizeof(e.gid.raw));
 	memset(entry, 0, entry_size);
 	memcpy(entry, &e, sizeof(e));
+	return true;
 }
 
-/* All entries of our tables are in use, so there is no ENODATA: out of the table is EINVAL. */
 static int query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, void *entry,
 			uint32_t flags, size_t entry_size)
 {
 	const struct urxe_device *dev = urxe_device_of(context->device);
 
 	if (port != THE_PORT || flags != 0 || entry_size < sizeof(struct ibv_gid_entry) ||
-	    index >= dev->n_gids)
+	    index >= URXE_MAX_GIDS)
 		return EINVAL;
-	fill_entry(dev, index, entry, entry_size);
-	return 0;
+	return fill_entry(dev, index, entry, entry_size) ? 0 : ENODATA;
 }
 
 static ssize_t query_gid_table(struct ibv_context *context, void *entries, size_t max_entries,
@@ -50,20 +57,33 @@ static ssize_t query_gid_table(struct ibv_context *context, void *entries, size_
 {
 	const struct urxe_device *dev = urxe_device_of(context->device);
 
-	if (flags != 0 || entry_size < sizeof(struct ibv_gid_entry) || max_entries < dev->n_gids)
+	size_t n = 0;
+
+	if (flags != 0 || entry_size < sizeof(struct ibv_gid_entry))
 		return -EINVAL;
-	for (unsigned i = 0; i < dev->n_gids; i++)
-		fill_entry(dev, i, (char *)entries + i * entry_size, entry_size);
-	return (ssize_t)dev->n_gids;
+	for (unsigned i = 0; i < URXE_MAX_GIDS; i++) {
+		struct urxe_gid gid;
+
+		if (!urxe_device_gid(dev, i, &gid))
+			continue;
+		if (n == max_entries)
+			return -EINVAL;
+		n += fill_entry(dev, i, (char *)entries + n * entry_size, entry_size);
+	}
+	return (ssize_t)n;
 }
 
 static int query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, int *type)
 {
-	if (port != THE_PORT || index >= urxe_device_of(context->device)->n_gids) {
+	struct urxe_gid gid;
+
+	if (port != THE_PORT || index >= URXE_MAX_GIDS) {
 		errno = EINVAL;
 		return -1;
 	}
-	*type = SYSFS_ROCE_V2;
+	/* libibverbs says so of empty slots. */
+	*type = urxe_device_gid(urxe_device_of(context->device), index, &gid) ? SYSFS_ROCE_V2
+									      : SYSFS_IB_ROCE_V1;
 	return 0;
 }
 
@@ -134,8 +154,10 @@ static int parse_grh(const uint8_t *grh, struct datagram_path *ret_path)
 
 static int find_gid(const struct urxe_device *dev, const struct urxe_gid *gid, uint8_t *ret_index)
 {
-	for (unsigned i = 0; i < dev->n_gids; i++) {
-		if (memcmp(&dev->gids[i], gid, sizeof(*gid)) == 0) {
+	for (unsigned i = 0; i < URXE_MAX_GIDS; i++) {
+		struct urxe_gid own;
+
+		if (urxe_device_gid(dev, i, &own) && memcmp(&own, gid, sizeof(*gid)) == 0) {
 			*ret_index = (uint8_t)i;
 			return 0;
 		}

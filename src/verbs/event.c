@@ -217,6 +217,8 @@ int urxe_async_queue_init(struct urxe_async_queue *queue)
 		return -errno;
 	pthread_mutex_init(&queue->lock, NULL);
 	list_init(&queue->sources);
+	for (int i = 0; i < URXE_PORT_EVENTS; i++)
+		urxe_event_source_init(&queue->port[i]);
 	return 0;
 }
 
@@ -241,23 +243,47 @@ static bool is_about_srq(enum ibv_event_type type)
 	return type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_SRQ_LIMIT_REACHED;
 }
 
+static bool is_about_port(enum ibv_event_type type)
+{
+	return type == IBV_EVENT_PORT_ACTIVE || type == IBV_EVENT_PORT_ERR ||
+	       type == IBV_EVENT_GID_CHANGE;
+}
+
+static void queue_put(struct urxe_async_queue *queue, struct urxe_event_source *source,
+		      enum ibv_event_type type)
+{
+	uint32_t bit = UINT32_C(1) << type;
+	bool news;
+
+	pthread_mutex_lock(&queue->lock);
+	news = !(source->pending & bit);
+	source->pending |= bit;
+	if (is_about_port(type)) /* the last state is the one that counts */
+		list_del(&source->node);
+	if (!list_linked(&source->node))
+		list_add_tail(&queue->sources, &source->node);
+	pthread_mutex_unlock(&queue->lock);
+	if (news)
+		unit_put(queue->fd);
+}
+
+void urxe_events_put_port(struct urxe_context *ctx, enum ibv_event_type type)
+{
+	enum urxe_port_event which = type == IBV_EVENT_PORT_ACTIVE ? URXE_PORT_ACTIVE
+				     : type == IBV_EVENT_PORT_ERR  ? URXE_PORT_ERR
+								   : URXE_GID_CHANGE;
+
+	queue_put(&ctx->async, &ctx->async.port[which], type);
+}
+
 static void async_put(struct urxe_async_queue *queue, const struct urxe_async *event)
 {
 	struct urxe_event_source *source =
 		is_about_cq(event->type)    ? &((struct vcq *)event->user)->events
 		: is_about_srq(event->type) ? &((struct vsrq *)event->user)->events
 					    : &((struct vqp *)event->user)->events;
-	uint32_t bit = UINT32_C(1) << event->type;
-	bool news;
 
-	pthread_mutex_lock(&queue->lock);
-	news = !(source->pending & bit);
-	source->pending |= bit;
-	if (!list_linked(&source->node))
-		list_add_tail(&queue->sources, &source->node);
-	pthread_mutex_unlock(&queue->lock);
-	if (news)
-		unit_put(queue->fd);
+	queue_put(queue, source, event->type);
 }
 
 static bool async_take(struct urxe_async_queue *queue, struct ibv_async_event *ret_event)
@@ -279,7 +305,9 @@ static bool async_take(struct urxe_async_queue *queue, struct ibv_async_event *r
 	if (source->pending)
 		list_add_tail(&queue->sources, node);
 	ret_event->event_type = type;
-	if (is_about_cq(type))
+	if (is_about_port(type))
+		ret_event->element.port_num = 1;
+	else if (is_about_cq(type))
 		ret_event->element.cq =
 			ibv_cq_ex_to_cq(&container_of(source, struct vcq, events)->ibv);
 	else if (is_about_srq(type))

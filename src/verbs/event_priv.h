@@ -41,14 +41,25 @@ struct urxe_event_source {
 	unsigned delivered; /* fetched, ever */
 };
 
+enum urxe_port_event {
+	URXE_PORT_ACTIVE,
+	URXE_PORT_ERR,
+	URXE_GID_CHANGE,
+	URXE_PORT_EVENTS,
+};
+
 struct urxe_async_queue {
 	pthread_mutex_t lock;
 	struct list sources;
+	struct urxe_event_source port[URXE_PORT_EVENTS]; /* one each: they are told in order */
 	int fd;
 };
 
 /* Queue whatever the engine has to report. Context's lock held. */
 void urxe_events_collect(struct urxe_context *ctx);
+
+/* Of the port: one of the three that enum urxe_port_event names. Any lock may be held. */
+void urxe_events_put_port(struct urxe_context *ctx, enum ibv_event_type type);
 
 void urxe_event_source_init(struct urxe_event_source *source);
 void urxe_cq_firing_init(struct urxe_cq_firing *firing);

@@ -125,6 +125,7 @@ int urxe_netdevs_from(const struct ifaddrs *addrs, struct urxe_netdev **ret_netd
 		if (!netdev)
 			continue;
 		netdev->up |= (ifa->ifa_flags & IFF_UP) != 0;
+		netdev->running |= netdev->up && ifa->ifa_flags & IFF_RUNNING;
 		netdev->loopback |= (ifa->ifa_flags & IFF_LOOPBACK) != 0;
 		if (!ifa->ifa_addr)
 			continue;
@@ -232,6 +233,13 @@ static void local_refresh(void)
 	free(local.gids);
 	local.gids = gids;
 	local.n = n;
+}
+
+void urxe_gids_forget(void)
+{
+	pthread_mutex_lock(&local.lock);
+	local.n = 0;
+	pthread_mutex_unlock(&local.lock);
 }
 
 bool urxe_gid_is_local(const struct urxe_gid *gid)

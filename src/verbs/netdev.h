@@ -11,6 +11,7 @@ struct urxe_netdev {
 	char name[IFNAMSIZ];
 	int ifindex;
 	bool up;
+	bool running; /* up, and there is a link */
 	bool loopback;
 	bool has_mac;
 	uint8_t mac[6];

@@ -66,7 +66,12 @@ static void link_layer(const struct urxe_device *dev, char value[VALUE_BYTES])
 
 static void port_state(const struct urxe_device *dev, char value[VALUE_BYTES])
 {
-	show_text(value, "4: ACTIVE");
+	show_text(value, urxe_device_is_up(dev) ? "4: ACTIVE" : "1: DOWN");
+}
+
+static void phys_state(const struct urxe_device *dev, char value[VALUE_BYTES])
+{
+	show_text(value, urxe_device_is_up(dev) ? "5: LinkUp" : "3: Disabled");
 }
 
 static const struct {
@@ -82,27 +87,38 @@ static const struct {
 	{"node_type", node_type},
 	{"ports/1/link_layer", link_layer},
 	{"ports/1/state", port_state},
+	{"ports/1/phys_state", phys_state},
 };
 
-/* Attributes of a GID: the name ends in its index. */
-static void gid_value(const struct urxe_device *dev, unsigned i, char value[VALUE_BYTES])
+/* Attributes of a GID: the name ends in its index. An empty slot is shown as zero. */
+static int gid_value(const struct urxe_device *dev, unsigned i, char value[VALUE_BYTES])
 {
-	show_gid(value, &dev->gids[i]);
+	struct urxe_gid gid = {0};
+
+	urxe_device_gid(dev, i, &gid);
+	show_gid(value, &gid);
+	return 0;
 }
 
-static void gid_type(const struct urxe_device *dev, unsigned i, char value[VALUE_BYTES])
+static int gid_type(const struct urxe_device *dev, unsigned i, char value[VALUE_BYTES])
 {
+	struct urxe_gid gid;
+
 	show_text(value, "RoCE v2");
+	return urxe_device_gid(dev, i, &gid) ? 0 : -EINVAL;
 }
 
-static void gid_ndev(const struct urxe_device *dev, unsigned i, char value[VALUE_BYTES])
+static int gid_ndev(const struct urxe_device *dev, unsigned i, char value[VALUE_BYTES])
 {
+	struct urxe_gid gid;
+
 	show_text(value, dev->netdev);
+	return urxe_device_gid(dev, i, &gid) ? 0 : -EINVAL;
 }
 
 static const struct {
 	const char *prefix;
-	void (*show)(const struct urxe_device *dev, unsigned i, char value[VALUE_BYTES]);
+	int (*show)(const struct urxe_device *dev, unsigned i, char value[VALUE_BYTES]);
 } gid_attributes[] = {
 	{"ports/1/gids/", gid_value},
 	{"ports/1/gid_attrs/types/", gid_type},
@@ -137,10 +153,8 @@ static int show(const struct urxe_device *dev, const char *name, char value[VALU
 		size_t len = strlen(gid_attributes[a].prefix);
 
 		if (strncmp(name, gid_attributes[a].prefix, len) == 0 &&
-		    parse_index(name + len, dev->n_gids, &i)) {
-			gid_attributes[a].show(dev, i, value);
-			return 0;
-		}
+		    parse_index(name + len, URXE_MAX_GIDS, &i))
+			return gid_attributes[a].show(dev, i, value);
 	}
 	return -ENOENT;
 }

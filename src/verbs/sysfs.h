@@ -7,7 +7,8 @@
 
 /*
  * The text of dir/file, without newline, NUL-terminated, in buf of size bytes. Returns its length,
- * -ENXIO if that is not below one of our devices, -ENOENT if the device has no such attribute.
+ * -ENXIO if that is not below one of our devices, -ENOENT if the device has no such attribute,
+ * -EINVAL if the GID slot that it is about is empty.
  */
 int urxe_sysfs_read(const char *dir, const char *file, char *buf, size_t size);
 

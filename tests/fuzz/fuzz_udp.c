@@ -62,6 +62,7 @@ static void expect(const struct udp_datagram *dgram, uint8_t *data, uint64_t mas
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	static struct urxe_udp *udp;
+	static struct udp_addr addr;
 	struct udp_datagram dgram = {.path.sport = 0xc123};
 	uint8_t *copy;
 	uint64_t mask;
@@ -71,14 +72,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	if (len < HEAD || len - HEAD > UDP_RX_MAX)
 		return 0;
 	if (!udp)
-		udp = calloc(1, sizeof(*udp) + sizeof(udp->addr[0]));
+		udp = calloc(1, sizeof(*udp));
 	copy = malloc(len - HEAD + 1);
 	assert(udp && copy);
 	if (!(data[0] & V6))
 		udp_gid_from_v4(&dgram.path.dgid, (struct in_addr){1});
 	udp->port = 4791;
 	udp->n_addrs = !(data[0] & FOREIGN);
-	udp->addr[0].gid = dgram.path.dgid;
+	addr.gid = dgram.path.dgid;
+	udp->addr = &addr;
 	memcpy(&mask, data + 1, sizeof(mask));
 	memcpy(&ip_id, data + 9, sizeof(ip_id));
 	memset(&udp->stats, 0, sizeof(udp->stats));

@@ -93,7 +93,7 @@ void end_connect(struct end *e, const struct end_address *to)
 		.rnr_retry = 7,
 		.ah_attr = {.is_global = 1,
 			    .port_num = 1,
-			    .grh = {.dgid = to->gid, .hop_limit = 1}},
+			    .grh = {.dgid = to->gid, .sgid_index = e->gid_index, .hop_limit = 1}},
 	};
 
 	REQUIRE(ibv_modify_qp(e->qp, &attr,

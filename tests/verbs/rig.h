@@ -39,6 +39,7 @@ struct end {
 	struct ibv_mr *mr;
 	uint8_t *buf;
 	uint8_t timeout, retry_cnt;
+	uint8_t gid_index; /* its own */
 };
 
 /* What the peer needs to know. */

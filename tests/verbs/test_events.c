@@ -206,6 +206,87 @@ static void test_async_events(void **state)
 	assert_int_equal(errno, EAGAIN);
 }
 
+static void next_async(struct ibv_context *context, struct ibv_async_event *event)
+{
+	struct pollfd p = {.fd = context->async_fd, .events = POLLIN};
+
+	do {
+		assert_int_equal(poll(&p, 1, 5000), 1);
+		assert_int_equal(ibv_get_async_event(context, event), 0);
+		ibv_ack_async_event(event);
+	} while (event->event_type == IBV_EVENT_COMM_EST);
+}
+
+/* The limit is told once, when fewer receives than that are left, and then has to be set anew. */
+static void test_srq_limit(void **state)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 16, .max_sge = 1}};
+	struct ibv_srq *srq = ibv_create_srq(b.pd, &init);
+	struct ibv_srq_attr attr = {.srq_limit = 2};
+	struct ibv_recv_wr wr = {0}, *bad;
+	struct ibv_async_event event;
+
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(ibv_post_srq_recv(srq, &wr, &bad), 0);
+	assert_int_equal(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT), 0);
+	assert_int_equal(ibv_query_srq(srq, &attr), 0);
+	assert_int_equal(attr.srq_limit, 2); /* armed */
+	attr.srq_limit = 3;
+	assert_int_equal(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT), 0);
+	next_async(b.context, &event);
+	assert_int_equal(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+	assert_ptr_equal(event.element.srq, srq);
+	assert_int_equal(ibv_query_srq(srq, &attr), 0);
+	assert_int_equal(attr.srq_limit, 0);
+	assert_int_equal(ibv_destroy_srq(srq), 0);
+}
+
+/* A queue that overruns says so, and its QPs are dead (field case R71). */
+static void test_overrun(void **state)
+{
+	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	struct ibv_async_event event;
+	bool cq_err = false, fatal = false;
+	struct end_address to_c, to_d;
+	struct ibv_cq *usual;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct end c, d;
+	struct ibv_wc wc[4];
+
+	end_open(&c, NULL);
+	end_open(&d, NULL);
+	usual = c.cq;
+	c.cq = ibv_create_cq(c.context, 1, NULL, NULL, 0);
+	end_qp(&c, false);
+	end_qp(&d, false);
+	to_c = end_address(&c);
+	to_d = end_address(&d);
+	end_connect(&c, &to_d);
+	end_connect(&d, &to_c);
+	for (int i = 0; i < 3; i++)
+		end_recv(&d, 0, 0, 64);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(ibv_post_send(c.qp, &wr, &bad), 0);
+	end_wait(&d, wc, 3);
+	while (!cq_err || !fatal) {
+		next_async(c.context, &event);
+		cq_err |= event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == c.cq;
+		fatal |= event.event_type == IBV_EVENT_QP_FATAL && event.element.qp == c.qp;
+	}
+	assert_int_equal(ibv_query_qp(c.qp, &attr, IBV_QP_STATE, &init), 0);
+	assert_int_equal(attr.qp_state, IBV_QPS_ERR);
+	assert_int_equal(ibv_poll_cq(c.cq, 4, wc), 1); /* what was in it is there */
+	assert_int_equal(wc[0].status, IBV_WC_SUCCESS);
+	assert_true(ibv_poll_cq(c.cq, 4, wc) < 0);
+	assert_int_equal(ibv_destroy_qp(c.qp), 0);
+	c.qp = NULL;
+	assert_int_equal(ibv_destroy_cq(c.cq), 0);
+	c.cq = usual;
+	end_close(&c, true);
+	end_close(&d, true);
+}
+
 static unsigned race_messages(void)
 {
 	const char *n = getenv("TEST_ARMS");
@@ -279,7 +360,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_shot),        cmocka_unit_test(test_nonblocking),
 		cmocka_unit_test(test_destroyed_queue), cmocka_unit_test(test_arm_race),
-		cmocka_unit_test(test_async_events),
+		cmocka_unit_test(test_async_events),    cmocka_unit_test(test_srq_limit),
+		cmocka_unit_test(test_overrun),
 	};
 
 	return cmocka_run_group_tests(tests, open_pair, close_pair);
