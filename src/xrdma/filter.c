@@ -52,7 +52,7 @@ static bool fraction(const char *text, uint64_t *ret_odds)
 {
 	uint64_t value = 0, unit = 1;
 
-	if (!text || (text[0] != '0' && text[0] != '1'))
+	if (text[0] != '0' && text[0] != '1')
 		return false;
 	value = (uint64_t)(text[0] - '0');
 	if (text[1] == '.') {

@@ -39,6 +39,7 @@ static void a_rule_says_what_and_when(void **state)
 	assert_int_equal(r[2].argument, IBV_WC_RNR_RETRY_EXC_ERR);
 	assert_int_equal(r[2].directions, XR_DIR_IN | XR_DIR_OUT);
 	assert_int_equal(parsed("").n, 0);
+	assert_true(parsed("drop:p=1").rules[0].odds == UINT64_C(1) << 32);
 }
 
 /* ACK and BYE are not numbered: a lost one is found by nobody, so they must be asked for. */
@@ -110,6 +111,11 @@ static void a_wrong_text_is_explained(void **state)
 		{"drop:p=1.5", "p=1.5: expected a probability from 0 to 1"},
 		{"drop:p=.5", "a probability"},
 		{"drop:p=0.", "a probability"},
+		{"drop:p=12", "a probability"},
+		{"drop:p=0.5x", "a probability"},
+		{"drop:p=0.1234567890", "a probability"},
+		{"drop:n=3x", "expected a number"},
+		{"drop:n=99999999999999999999", "expected a number"},
 		{"drop:n=-1", "n=-1: expected a number"},
 		{"drop:n", "\"n\" is no condition"},
 		{"drop:ch=4294967296", "expected a number"},
