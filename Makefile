@@ -26,9 +26,10 @@ demo: ## messages by RDMA on a machine without it, beside TCP, in under a minute
 	@$(MAKE) all
 	@tools/demo
 
-bench: ## measure beside TCP, UCX and libfabric; a table, and build/bench.json
+bench: ## measure beside TCP, UCX, libfabric, ZeroMQ and nng; tables, and build/bench.json
 	$(deps) build bench
 	@$(MAKE) all
+	@test -e $(BUILD)/bench/bench_nng || ninja -C $(BUILD) reconfigure all # now that it is there
 	@bench/run.py
 
 interop: ## urxe and the Linux kernel's rxe, in an emulated guest, as peers; a few minutes

@@ -6,8 +6,8 @@ from measure import Case, Metric, Row, case, measure, ours
 
 THREADS = tuple(Metric('threads', None, str(n), 'M ops/s') for n in (1, 2, 4))
 SECONDS = 0.4
-BUFFERS = tuple(Metric('buffer', size, title, 'us') for size, title in (
-    (4096, '4 KiB'), (65536, '64 KiB'), (1 << 20, '1 MiB'), (8 << 20, '8 MiB'), (64 << 20, '64 MiB')))
+SIZES = {4096: '4 KiB', 65536: '64 KiB', 1 << 20: '1 MiB', 8 << 20: '8 MiB', 64 << 20: '64 MiB'}
+BUFFERS = tuple(Metric('buffer', size, title, 'us') for size, title in SIZES.items())
 # Lines of the table, and fields of what bench/mem.c prints.
 WAYS = {'register each time': 'register_ns', 'of it, ibv_reg_mr': 'reg_mr_ns',
         'mlock, as cards pin': 'pin_ns', 'registration cache': 'cache_ns', 'pool': 'pool_ns',

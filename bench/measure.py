@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How anything is measured: a server and a client program, or one alone, and what its output says."""
+"""How anything is measured: a server and a client program, or one alone, and their output."""
 import os
 import sys
 from collections import namedtuple
@@ -8,6 +8,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
                                 'tests', 'e2e'))
 import lab  # noqa: E402
 
+PATIENCE_S = 40
 # size: bytes, or None where the metric has none.
 Metric = namedtuple('Metric', 'kind size title unit')
 # A line of a table. urxe: under tools/urxe-run. commands(metric, sides, port) gives the server's
@@ -66,9 +67,10 @@ def measure(urxe, commands, metric, sides, port):
             lab.wait_for(lambda: ready(server, port), 1)
             client_argv = ['taskset', '-c', '1', *client_argv]
         client = sides[1].spawn(client_argv, urxe)
-        status, text = lab.finish(client, 60), lab.output(client)
+        status, text = lab.finish(client, PATIENCE_S), lab.output(client)
         if status != 0:
-            return f'{"hung" if status is None else f"status {status}"}: {text[-300:].strip()}'
+            ended = f'no end within {PATIENCE_S} s' if status is None else f'status {status}'
+            return f'{ended}: {text[-300:].strip()}'
         return read(metric, text)
     except (TypeError, ValueError, IndexError, KeyError) as error:
         return f'{type(error).__name__}: {error} in {(text or "")[-300:]}'

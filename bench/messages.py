@@ -42,9 +42,13 @@ def verbs():
 
 
 def xr_perf(sides, port, options, *more):
-    """Server and client of xr-perf; options are of both."""
-    return ([XR_PERF, '-s', '-p', str(port), *options],
+    """Server and client of xr-perf; options are of both. Both poll, as those of perftest do."""
+    return ([XR_PERF, '-s', '-p', str(port), '--poll', *options],
             [XR_PERF, f'{sides[0].ipv4}:{port}', '--json', '-', '-q', *options, *more])
+
+
+def options_of(*settings):
+    return [word for setting in settings for word in ('-o', setting)]
 
 
 def results(text):
@@ -58,7 +62,7 @@ def xrdma():
 
     def commands(metric, sides, port):
         test, read = reads[metric]
-        return *xr_perf(sides, port, ['-o', 'tls=off'], '-S', str(metric.size), '-t', str(SECONDS),
+        return *xr_perf(sides, port, options_of('tls=off'), '-S', str(metric.size), '-t', str(SECONDS),
                         test), lambda _, text: read(results(text)[-1])
     return commands
 
@@ -124,7 +128,7 @@ def rows(path):
 
 
 def storm(metric, sides, port):
-    options = ['-o', 'tls=off'] if metric is SET_UPS[0] else ['-o', 'tls=on', '-o', f'tls_psk={KEY}']
+    options = options_of(*['tls=off'] if metric is SET_UPS[0] else ['tls=on', f'tls_psk={KEY}'])
     return *xr_perf(sides, port, options, '-t', str(SECONDS), 'storm'), \
         lambda _, text: results(text)[-1]['messages_per_s']
 
@@ -136,20 +140,20 @@ def tcp(metric, sides, port):
             lambda _, text: float(text))
 
 
-def channels(path):
-    """One run of xr-perf doubles the channels up to the most."""
+def channels(path, count):
+    """A request on its way on each. Windows are small: thousands of them are promised receives."""
+    options = options_of('tls=off', 'window=4', 'control=4', 'srq_max=65536')
+
     def read(_, text):
-        of_count = {result['channels']: result for result in results(text)}
-        return {(f'{count} channels', metric): figure(of_count[count])
-                for count in CHANNELS for metric, figure in OF_CHANNELS.items()}
+        return {(f'{count} channels', metric): figure(results(text)[-1])
+                for metric, figure in OF_CHANNELS.items()}
 
     def run(sides, port):
-        commands = *xr_perf(sides, port, ['-o', 'tls=off'], '--channels', str(CHANNELS[-1]), '-S',
-                            '64', '-t', '0.2', 'channels'), read
+        commands = *xr_perf(sides, port, options, '--channels', str(count), '-S', '64', '-t',
+                            str(SECONDS), 'latency'), read
         found = measure(False, commands, None, sides, port)
-        return {('channels', None): found} if isinstance(found, str) else found
-    return Case('channels', path, tuple(f'{count} channels' for count in CHANNELS),
-                tuple(OF_CHANNELS), run)
+        return {(f'{count} channels', None): found} if isinstance(found, str) else found
+    return Case('channels', path, (f'{count} channels',), tuple(OF_CHANNELS), run)
 
 
 def cases(paths):
@@ -158,7 +162,7 @@ def cases(paths):
         for metric in SET_UPS:
             every.append(case(Row('connections', 'one host', XRDMA, False, storm), metric))
             every.append(case(Row('connections', 'one host', 'TCP', False, tcp), metric))
-        every.append(channels('one host'))
+        every += [channels('one host', count) for count in CHANNELS]
     return every
 
 

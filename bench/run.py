@@ -3,7 +3,8 @@
 """urxe and xrdma beside their peers, measured alternately in one run: server on core 0, client on
 core 1.
 
-Usage: bench/run.py [-r ROUNDS] [-o FILE] [TEXT]...   only rows whose name contains one of the texts
+Usage: bench/run.py [-r ROUNDS] [-m MINUTES] [-o FILE] [TEXT]...
+Only rows with one of the texts in their name, which is "path: table: row", as in "host: messages".
 Prints tables of medians, each with its ratio to the first row, and how far the targets are; writes
 everything measured to build/bench.json.
 """
@@ -34,9 +35,16 @@ def names(case):
     return [f'{case.path}: {case.table}: {row}' for row in case.rows]
 
 
-def measure_all(wanted, places, rounds):
+def title(case):
+    metric, *more = case.metrics
+    if not more:
+        return f'{case.table}: {metric.kind} {metric.title}'
+    return case.table if len(case.rows) > 1 else f'{case.table}: {case.rows[0]}'
+
+
+def measure_all(wanted, places, rounds, end):
     """{(table, path): {row: {metric: [values]}}}; rounds outermost, so that drift of the machine
-    hits all alike."""
+    hits all alike. No more is begun after `end`, of the monotonic clock."""
     samples, port, shown = {}, 21000, None
     for case in wanted:
         table = samples.setdefault((case.table, case.path), {})
@@ -45,8 +53,11 @@ def measure_all(wanted, places, rounds):
                 table.setdefault(row, {}).setdefault(metric, [])
     for current in range(rounds):
         for case in wanted:
-            head = case.metrics[0]
-            what = f'{case.table}: {head.kind} {head.title}' + ' ...' * (len(case.metrics) > 1)
+            what = title(case)
+            if time.monotonic() > end:
+                print(f'stopped before {what} of round {current + 1}: out of time',
+                      file=sys.stderr)
+                return samples
             if what != shown:
                 print(f'round {current + 1} of {rounds}: {what}', file=sys.stderr)
                 shown = what
@@ -125,11 +136,14 @@ def cpu_name():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
-    parser.add_argument('-r', '--rounds', type=int, default=3)
+    parser.add_argument('-r', '--rounds', type=int, default=3,
+                        help='how often everything is measured; default 3')
+    parser.add_argument('-m', '--minutes', type=float, default=11, help='then it stops; default 11')
     parser.add_argument('-o', '--output', default=os.path.join(lab.BUILD, 'bench.json'))
     parser.add_argument('text', nargs='*',
-                        help='only what has one in its path, table and row, as in "one host: mess"')
+                        help='only rows with one of them in "path: table: row"')
     args = parser.parse_args()
+    end = time.monotonic() + 60 * args.minutes
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit('bench: needs two cores')
     refused = lab.enter()
@@ -143,7 +157,7 @@ def main():
     if not wanted:
         sys.exit('bench: no row of that name; they are:\n' + '\n'.join(
             dict.fromkeys(name for case in all_cases(PATHS) for name in names(case))))
-    samples = measure_all(wanted, places, args.rounds)
+    samples = measure_all(wanted, places, args.rounds, end)
     print_tables(samples)
     print_targets(samples)
     os.makedirs(os.path.dirname(args.output), exist_ok=True)
