@@ -54,7 +54,7 @@ asan: build-asan/build.ninja ## tests under AddressSanitizer and UBSan
 	@tests/run meson=build-asan
 
 tsan: build-tsan/build.ninja ## threaded tests under ThreadSanitizer
-	@tests/run meson=build-tsan,link,verbs,sim
+	@tests/run meson=build-tsan,link,verbs,sim,channels
 
 fuzz: build-asan/build.ninja ## FUZZ_SECONDS (60) of each fuzzer from its corpus
 	@tests/run fuzz=build-asan,$(FUZZ_SECONDS)

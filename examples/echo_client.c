@@ -28,7 +28,7 @@ static void send_next(struct xrdma_channel *ch)
 	if (xrdma_msg_new(ch, len, &request))
 		return;
 	memset(xrdma_msg_data(request), 'x', len);
-	xrdma_call(ch, request, 5000000, on_reply, NULL, NULL);
+	xrdma_call(ch, request, 30000000, on_reply, NULL, NULL);
 }
 
 static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int status, void *arg)

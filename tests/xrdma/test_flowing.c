@@ -49,9 +49,9 @@ static void m9_hoarding_application(void **state)
 	rig_connect(&r);
 	for (unsigned i = 0; i < N; i++)
 		rig_send(r.side[RIG_CLIENT].ch, 4000, i);
+	rig_until(&r, rig_stat(r.side[RIG_SERVER].ctx, "rx_starved") > 0);
 	rig_poll_for(&r, 100);
 	assert_in_range(r.side[RIG_SERVER].n_msgs, 500, 1100); /* about 4 MiB of them */
-	assert_true(rig_stat(r.side[RIG_SERVER].ctx, "rx_starved") > 0);
 	for (unsigned i = 0; i < N; i++) {
 		struct rig_side *s = &r.side[RIG_SERVER];
 
@@ -140,7 +140,6 @@ static void m10_fair_between_channels(void **state)
 {
 	struct xrdma_channel *big, *small;
 	struct rig_call c;
-	uint64_t began;
 	struct rig r;
 
 	rig_open(&r, "max_wr=32");
@@ -152,8 +151,7 @@ static void m10_fair_between_channels(void **state)
 	for (in_flight = 0; in_flight < 8; in_flight++)
 		assert_int_equal(
 			xrdma_call(big, rig_msg(big, 4 << 20, 1), 0, keep_reading, NULL, NULL), 0);
-	began = rig_now_ms();
-	for (unsigned i = 0; i < 500; i++) {
+	for (unsigned i = 0; i < 100; i++) {
 		c.ended = false;
 		assert_int_equal(xrdma_call(small, rig_msg(small, 64, i), 0, rig_done, &c, NULL),
 				 0);
@@ -161,9 +159,8 @@ static void m10_fair_between_channels(void **state)
 		assert_true(rig_is(c.reply, 64, i));
 		xrdma_msg_free(c.reply);
 	}
-	/* Behind 64 MiB in flight each would take some ms. */
-	assert_in_range(rig_now_ms() - began, 0, 3000);
-	assert_true(moved > 0);
+	/* 32 MiB are in flight all the time: behind them each would have seen 8 come and go. */
+	assert_in_range(moved, 1, 100);
 	go_on = false;
 	rig_until(&r, in_flight == 0);
 	rig_close(&r);

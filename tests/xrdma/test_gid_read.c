@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of GIDs of a real device list: that of loopback, as preloaded. */
+/* The table of GIDs of a real device list, in which one device is on the loopback. */
 #include "../unit/unit.h"
 
 #include "xrdma/gid.h"
@@ -48,7 +48,6 @@ static void loopback_is_found_with_its_subnet(void **state)
 	assert_int_equal(gid->type, XR_GID_ROCE_V2);
 	assert_int_equal(gid->prefix_len, 96 + 8);
 	assert_true(gid->port_up);
-	assert_string_equal(gid->device, "urxe0");
 	xr_gid_explain(&t, &w, text, sizeof(text));
 	assert_non_null(strstr(text, "127.0.0.1 RoCE v2: chosen: the address the TCP"));
 	xr_gid_table_fini(&t);
@@ -58,17 +57,22 @@ static void loopback_is_found_with_its_subnet(void **state)
 static void devices_that_cannot_be_opened_are_noted(void **state)
 {
 	struct xr_gid_want w = want("::ffff:127.0.0.1");
+	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct xr_gid_table t = {0};
 	const struct xr_gid *gid;
+	char note[128];
 
+	assert_non_null(list);
+	snprintf(note, sizeof(note), "%s: skipped: it cannot be opened: Permission denied",
+		 ibv_get_device_name(list[0]));
+	ibv_free_device_list(list);
 	no_open = true;
 	assert_int_equal(xr_gid_read_all(&t), 0);
 	no_open = false;
 	assert_int_equal(t.n_gids, 0);
 	assert_true(t.n_notes > 0);
 	assert_int_equal(xr_gid_choose(&t, &w, &gid), -ENODEV);
-	assert_non_null(strstr(xrdma_last_error(),
-			       "urxe0: skipped: it cannot be opened: Permission denied"));
+	assert_non_null(strstr(xrdma_last_error(), note));
 	xr_gid_table_fini(&t);
 }
 

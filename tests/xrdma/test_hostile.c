@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "xrdma/boot.h"
+#include "xrdma/conf.h"
+#include "xrdma/gid.h"
 #include "xrdma/hello.h"
 #include "xrdma/keys.h"
 #include "xrdma/negotiate.h"
@@ -34,12 +36,28 @@ struct liar {
 	uint8_t *buf;
 	struct xr_hello ours, theirs;
 	bool ready, open;
-	union ibv_gid gid;
+	struct xr_gid_table gids;
+	const struct xr_gid *gid;
 };
+
+/* The device that the victim has, too. */
+static void liar_verbs(struct liar *l, const struct xr_conf *conf)
+{
+	const struct xr_gid_want want = {.device = conf->device, .port = XR_AUTO, .gid = "auto"};
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	assert_int_equal(xr_gid_read_all(&l->gids), 0);
+	assert_int_equal(xr_gid_choose(&l->gids, &want, &l->gid), 0);
+	for (unsigned i = 0; list[i]; i++) {
+		if (strcmp(ibv_get_device_name(list[i]), l->gid->device) == 0)
+			l->verbs = ibv_open_device(list[i]);
+	}
+	ibv_free_device_list(list);
+	assert_non_null(l->verbs);
+}
 
 static void liar_device(struct liar *l)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
 		.cap = {.max_send_wr = 128,
@@ -50,8 +68,6 @@ static void liar_device(struct liar *l)
 	struct ibv_qp_attr init = {
 		.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_READ};
 
-	l->verbs = ibv_open_device(list[0]);
-	ibv_free_device_list(list);
 	l->pd = ibv_alloc_pd(l->verbs);
 	l->cq = ibv_create_cq(l->verbs, 1024, NULL, NULL, 0);
 	attr.send_cq = attr.recv_cq = l->cq;
@@ -69,7 +85,6 @@ static void liar_device(struct liar *l)
 
 		assert_int_equal(ibv_post_recv(l->qp, &wr, &bad), 0);
 	}
-	assert_int_equal(ibv_query_gid(l->verbs, 1, 0, &l->gid), 0);
 }
 
 static void liar_hello(struct liar *l)
@@ -96,7 +111,7 @@ static void liar_hello(struct liar *l)
 		.max_calls = 1024,
 		.probe_bytes = PROBE,
 	};
-	memcpy(&l->ours.gid, &l->gid, sizeof(l->gid));
+	l->ours.gid = l->gid->addr;
 	xr_key_encode(&key, l->ours.probe_block);
 	rng = (struct rng){l->ours.incarnation ^ (uint64_t)EPOCH << 32 ^ l->ours.qpn};
 	for (unsigned i = 0; i < PROBE; i += 8)
@@ -112,7 +127,9 @@ static void liar_connect_qp(struct liar *l)
 		.rq_psn = l->theirs.psn,
 		.max_dest_rd_atomic = 16,
 		.min_rnr_timer = 12,
-		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 64}},
+		.ah_attr = {.is_global = 1,
+			    .port_num = 1,
+			    .grh = {.hop_limit = 64, .sgid_index = (uint8_t)l->gid->index}},
 	};
 	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS,
 				  .timeout = 14,
@@ -160,11 +177,13 @@ static void liar_step(struct liar *l)
 static void liar_dial(struct liar *l, struct rig *r)
 {
 	uint8_t block[XR_HELLO_BYTES];
-	struct xr_conf conf;
+	struct xrdma_conf *conf;
 
 	memset(l, 0, sizeof(*l));
-	xr_conf_defaults(&conf);
-	assert_int_equal(xr_boot_world_init(&l->world, &conf), 0);
+	assert_int_equal(xrdma_conf_new(&conf), 0);
+	assert_int_equal(xr_boot_world_init(&l->world, xr_conf_values(conf)), 0);
+	liar_verbs(l, xr_conf_values(conf));
+	xrdma_conf_free(conf);
 	liar_device(l);
 	liar_hello(l);
 	assert_int_equal(xr_boot_connect(&l->world, r->address, clock_now_ns(), &l->boot), 0);
@@ -194,6 +213,7 @@ static void liar_close(struct liar *l)
 	ibv_dealloc_pd(l->pd);
 	ibv_close_device(l->verbs);
 	free(l->buf);
+	xr_gid_table_fini(&l->gids);
 	xr_boot_world_fini(&l->world);
 }
 

@@ -10,6 +10,7 @@
 #include <infiniband/verbs.h>
 #include <linux/mempolicy.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -41,9 +42,12 @@ static struct ibv_mr *scratch_mr;
 static bool open_device(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
+	const char *name = getenv("XRDMA_DEVICE");
 
-	if (list && list[0])
-		device = ibv_open_device(list[0]);
+	for (unsigned i = 0; list && list[i] && !device; i++) {
+		if (!name || strcmp(ibv_get_device_name(list[i]), name) == 0)
+			device = ibv_open_device(list[i]);
+	}
 	if (list)
 		ibv_free_device_list(list);
 	return device;
