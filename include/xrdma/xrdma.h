@@ -14,7 +14,14 @@
  *
  * Threads: a context and everything made from it belong to one thread at a time; nothing in it is
  * locked. Different contexts are independent. No call blocks, except those whose comment says so.
- * After fork() only the parent may use a context: the child gets -EPERM.
+ * After fork() only the parent may use a context: the child gets -EPERM, and must not touch message
+ * or region memory, which need not be there.
+ *
+ * The end of a process: xrdma_close() is the good way. exit() deregisters the regions of contexts
+ * that are open still. A signal whose action is the default (SIGTERM, SIGKILL) runs no code of
+ *ours; peers' keys die with the process all the same, and peers learn of it by XRDMA_CLOSED. To
+ *close in good order on a signal, call xrdma_stop() in its handler and xrdma_close() after
+ *xrdma_run(). Keys are of one process and one registration: the next start has others.
  *
  * Errors: functions return 0 (or a count) or a negative errno value; pointers come out through a
  * last ret_x, untouched on failure. xrdma_last_error() explains the last failure of this thread in

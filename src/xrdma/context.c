@@ -3,6 +3,7 @@
 
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
+#include "xrdma/exit.h"
 #include "xrdma/fault.h"
 #include "xrdma/log.h"
 #include "xrdma/mem_numa.h"
@@ -19,18 +20,21 @@
 
 enum { QUANTUM = 16, CQ_FIRST = 1024, CLOSE_NS = 1000000000 };
 
-/* ---- fork ---- */
+/* ---- fork, exit ---- */
 
 unsigned xr_forks;
 
 static void forked(void)
 {
 	xr_forks++;
+	xr_exit_forked();
 }
 
-static void watch_forks(void)
+static void watch_process(void)
 {
 	pthread_atfork(NULL, NULL, forked);
+	if (xr_exit_init())
+		log_warn("regions are not deregistered at exit: no room for the handler");
 	/* Refused where verbs were used before us; whoever did that has decided. */
 	(void)ibv_fork_init();
 }
@@ -286,7 +290,7 @@ int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx)
 	struct xrdma_context *ctx;
 	int ret;
 
-	pthread_once(&once, watch_forks);
+	pthread_once(&once, watch_process);
 	if (!conf) {
 		ret = xrdma_conf_new(&own);
 		if (ret)

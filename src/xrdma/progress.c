@@ -471,6 +471,11 @@ int xrdma_run(struct xrdma_context *ctx, int timeout_ms)
 
 void xrdma_stop(struct xrdma_context *ctx)
 {
+	int err = errno; /* of what a signal handler interrupted */
+
+	if (ctx->forks != xr_forks)
+		return; /* the descriptor is the parent's, too */
 	atomic_store_explicit(&ctx->stop, true, memory_order_release);
 	write_wake(ctx);
+	errno = err;
 }

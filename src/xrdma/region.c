@@ -3,6 +3,7 @@
 
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
+#include "xrdma/exit.h"
 #include "xrdma/mem_numa.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@ void xr_region_unuse(struct xrdma_region *region)
 void xr_region_describe(const struct xrdma_region *region, struct xr_head *h)
 {
 	h->key.addr = (uintptr_t)region->mem.map.addr;
-	h->key.rkey = region->mem.mr->rkey;
+	h->key.rkey = region->rkey;
 	h->n_slots = region->attr.n_slots;
 	h->slot_bytes = region->attr.slot_bytes;
 }
@@ -83,15 +84,18 @@ void xr_regions_forget(struct xrdma_channel *ch)
 	ch->n_exports = 0;
 }
 
+static void free_region(struct xrdma_region *region)
+{
+	list_del(&region->link);
+	if (xr_exit_remove(region))
+		xr_mem_region_free(region->ctx->mem, &region->mem);
+	free(region);
+}
+
 void xr_regions_free_all(struct xrdma_context *ctx)
 {
-	list_for_each_safe (pos, &ctx->regions) {
-		struct xrdma_region *region = container_of(pos, struct xrdma_region, link);
-
-		list_del(pos);
-		xr_mem_region_free(ctx->mem, &region->mem);
-		free(region);
-	}
+	list_for_each_safe (pos, &ctx->regions)
+		free_region(container_of(pos, struct xrdma_region, link));
 }
 
 /* ---- public: ours ---- */
@@ -146,7 +150,9 @@ int xrdma_region_new(struct xrdma_context *ctx, const struct xrdma_region_attr *
 	region->ctx = ctx;
 	region->attr = *attr;
 	region->attr.slot_bytes = slot_bytes;
+	region->rkey = region->mem.mr->rkey;
 	list_add_tail(&ctx->regions, &region->link);
+	xr_exit_add(region);
 	*ret_region = region;
 	return 0;
 }
@@ -170,9 +176,7 @@ int xrdma_region_free(struct xrdma_region *region)
 				ch->exports[i] = NULL;
 		}
 	}
-	list_del(&region->link);
-	xr_mem_region_free(region->ctx->mem, &region->mem);
-	free(region);
+	free_region(region);
 	return 0;
 }
 

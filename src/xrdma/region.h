@@ -10,7 +10,9 @@ enum { XR_REGIONS_MAX = 1024 /* exported over one channel, either way */ };
 struct xrdma_region {
 	struct xrdma_context *ctx;
 	struct list link;
+	struct list of_process; /* under the lock of exit.c */
 	struct xr_region_mem mem;
+	uint32_t rkey;
 	struct xrdma_region_attr attr;
 	uint32_t uses; /* messages in its slots or about it */
 	uint32_t exports;
