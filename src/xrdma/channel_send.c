@@ -109,6 +109,8 @@ static int send_now(struct xrdma_channel *ch, struct xrdma_msg *m)
 	struct xr_head h;
 	int ret;
 
+	if (ctx->faults && xr_fault_held(ch))
+		return -EAGAIN;
 	fill_head(ch, m, &h);
 	if (m->traced && ch->bounds.trace)
 		xr_trace_sent(ch, m, &h);

@@ -195,7 +195,7 @@ static void fail(struct xrdma_channel *ch, const struct xr_rule *rule)
 	xr_qp_error(ch);
 }
 
-static bool held(struct xrdma_channel *ch)
+bool xr_fault_held(struct xrdma_channel *ch)
 {
 	struct xr_ch_faults *cf = &ch->faults;
 
@@ -214,7 +214,7 @@ enum xr_verdict xr_fault_out(struct xrdma_channel *ch, uint8_t *head)
 	struct xr_ch_faults *cf = &ch->faults;
 	const struct xr_rule *rule;
 
-	if (held(ch))
+	if (xr_fault_held(ch))
 		return XR_VERDICT_HOLD;
 	if (cf->pass_out) {
 		cf->pass_out = false;

@@ -41,6 +41,8 @@ void xr_faults_free(struct xrdma_context *ctx);
 /* The queue pair of the channel goes: so does what came by it. */
 void xr_faults_forget(struct xrdma_channel *ch);
 
+/* Nothing may be posted now: a message is delayed, and others stay behind it. */
+bool xr_fault_held(struct xrdma_channel *ch);
 /* A message is about to be posted, its header being at head. */
 enum xr_verdict xr_fault_out(struct xrdma_channel *ch, uint8_t *head);
 /* It was: post it again? */
