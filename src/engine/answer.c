@@ -70,8 +70,8 @@ static bool build_response(struct urxe_qp *qp, struct resource *res, struct urxe
 	frame_begin(qp, f);
 	if (!res->atomic && res->length > 0) {
 		uint32_t len = last ? res->length - (uint32_t)off : qp->mtu;
-		uint8_t *p = res->pd ? mr_remote(qp, res->pd, res->rkey, res->va + off, len,
-						 IBV_ACCESS_REMOTE_READ)
+		uint8_t *p = res->pd ? mr_remote_touch(qp, res->pd, res->rkey, res->va + off, len,
+						       IBV_ACCESS_REMOTE_READ)
 				     : NULL;
 
 		if (!p)

@@ -25,6 +25,7 @@ int urxe_cq_new(struct urxe_engine *e, unsigned cqe, void *user, struct urxe_cq 
 	cq->mask = ring_size(cqe) - 1;
 	cq->capacity = cqe;
 	list_init(&cq->notify);
+	timer_init(&cq->timer);
 	list_add_tail(&e->cqs, &cq->node);
 	async_init(&cq->async, user);
 	e->n_cq++;
@@ -41,6 +42,7 @@ int urxe_cq_free(struct urxe_cq *cq)
 	list_del(&cq->node);
 	list_del(&cq->notify);
 	list_del(&cq->async.node);
+	timer_remove(&cq->engine->cq_timers, &cq->timer);
 	cq->engine->n_cq--;
 	free(cq->ring);
 	free(cq);
@@ -111,6 +113,40 @@ void urxe_cq_arm(struct urxe_cq *cq, bool solicited_only)
 		cq->armed = CQ_ARMED_SOLICITED;
 }
 
+int urxe_cq_moderate(struct urxe_cq *cq, uint32_t count, uint64_t period_ns)
+{
+	struct urxe_engine *e = cq->engine;
+
+	if (timerq_reserve(&e->cq_timers, e->n_cq) < 0)
+		return -ENOMEM;
+	cq->mod_count = period_ns ? count : 0;
+	cq->mod_period_ns = period_ns;
+	if (cq->mod_held)
+		cq_fire(cq); /* by the rules of before */
+	return 0;
+}
+
+void cq_fire(struct urxe_cq *cq)
+{
+	cq->armed = CQ_DISARMED;
+	cq->mod_held = 0;
+	timer_off(&cq->timer);
+	if (!list_linked(&cq->notify))
+		list_add_tail(&cq->engine->notify, &cq->notify);
+}
+
+/* Is this completion one of those that wait for more to come? */
+static bool hold_back(struct urxe_cq *cq, const struct ibv_wc *wc)
+{
+	struct urxe_engine *e = cq->engine;
+
+	if (cq->mod_count < 2 || wc->status != IBV_WC_SUCCESS || cq->mod_held + 1 >= cq->mod_count)
+		return false;
+	if (cq->mod_held++ == 0)
+		timer_set(&e->cq_timers, &cq->timer, e->now + cq->mod_period_ns);
+	return true;
+}
+
 void cq_push(struct urxe_cq *cq, const struct ibv_wc *wc, bool solicited)
 {
 	struct urxe_engine *e = cq->engine;
@@ -128,9 +164,8 @@ void cq_push(struct urxe_cq *cq, const struct ibv_wc *wc, bool solicited)
 	cqe->ts_ns = e->now;
 	if (cq->armed == CQ_ARMED_ANY ||
 	    (cq->armed == CQ_ARMED_SOLICITED && (solicited || wc->status != IBV_WC_SUCCESS))) {
-		cq->armed = CQ_DISARMED;
-		if (!list_linked(&cq->notify))
-			list_add_tail(&e->notify, &cq->notify);
+		if (!hold_back(cq, wc))
+			cq_fire(cq);
 	}
 }
 

@@ -81,6 +81,7 @@ int urxe_engine_new(const struct urxe_engine_conf *conf, struct urxe_engine **re
 	e->limits = *conf->limits;
 	e->max_inline_data = conf->max_inline_data;
 	e->active_mtu = conf->active_mtu;
+	e->probe = conf->probe;
 	e->rng.state = conf->seed;
 	key_table_init(&e->keys, (uint32_t)e->limits.max_mr + (uint32_t)e->limits.max_mw,
 		       conf->key_mode == URXE_KEYS_REUSE, rng_next(&e->rng));
@@ -128,6 +129,7 @@ void urxe_engine_free(struct urxe_engine *e)
 		free(e->blocks[i]);
 	free(e->free_qpns.ring);
 	timerq_fini(&e->timers);
+	timerq_fini(&e->cq_timers);
 	key_table_fini(&e->keys);
 	free(e);
 }
@@ -339,12 +341,16 @@ void urxe_engine_advance(struct urxe_engine *e, uint64_t now)
 	e->now = now;
 	while ((t = timerq_expire(&e->timers, now)))
 		completer_timer(container_of(t, struct urxe_qp, timer), now);
+	while ((t = timerq_expire(&e->cq_timers, now)))
+		cq_fire(container_of(t, struct urxe_cq, timer));
 	engine_settle(e);
 }
 
 uint64_t urxe_engine_deadline(const struct urxe_engine *e)
 {
-	return timerq_next(&e->timers);
+	uint64_t qp = timerq_next(&e->timers), cq = timerq_next(&e->cq_timers);
+
+	return qp < cq ? qp : cq;
 }
 
 /* ---- receive --------------------------------------------------------------------------------- */

@@ -42,6 +42,11 @@ struct urxe_engine_conf {
 	uint32_t max_inline_data;             /* bytes, per QP at most */
 	enum ibv_mtu active_mtu;              /* of the port: path_mtu may not exceed it */
 	enum urxe_key_mode key_mode;
+	/*
+	 * Can these bytes of memory that was registered on demand be read (written) now? What is
+	 * refused fails like a bad key. NULL: always.
+	 */
+	bool (*probe)(const void *p, size_t len, bool write);
 	uint64_t seed; /* of every choice that is free: first keys, QPNs, UD's first PSN */
 };
 
@@ -156,6 +161,10 @@ int urxe_pd_free(struct urxe_pd *pd);
 int urxe_mr_reg(struct urxe_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access,
 		struct urxe_mr **ret_mr);
 
+/* A region without memory, for local use only: reading gives zeros, what is written is discarded.
+ */
+int urxe_mr_new_null(struct urxe_pd *pd, struct urxe_mr **ret_mr);
+
 /*
  * As ibv_rereg_mr: change what flags (ibv_rereg_mr_flags) say; the keys stay. -EBUSY: a window is
  * bound to it; else as urxe_mr_reg(). Nothing has changed on failure.
@@ -214,6 +223,13 @@ void urxe_cq_pop(struct urxe_cq *cq);
 
 /* Fire once at the next completion (solicited_only: or at the next solicited or failed one). */
 void urxe_cq_arm(struct urxe_cq *cq, bool solicited_only);
+
+/*
+ * Moderation: an armed queue fires at the count'th completion that would have fired it, or
+ * period_ns after the first, whatever comes first; at once for one that failed. A count below 2 or
+ * no period: always at once. -ENOMEM.
+ */
+int urxe_cq_moderate(struct urxe_cq *cq, uint32_t count, uint64_t period_ns);
 
 /* ---- shared receive queues ------------------------------------------------------------------- */
 

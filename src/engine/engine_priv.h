@@ -34,10 +34,12 @@ struct urxe_engine {
 	struct ibv_device_attr limits;
 	uint32_t max_inline_data;
 	enum ibv_mtu active_mtu;
+	bool (*probe)(const void *p, size_t len, bool write);
 	uint64_t now; /* of the last call that told the time */
 	struct rng rng;
 	struct key_table keys;
 	struct timerq timers;
+	struct timerq cq_timers; /* of event moderation */
 	struct list active_txqs;
 	struct list notify; /* CQs that fired */
 	struct list async;  /* async_srcs with something pending */

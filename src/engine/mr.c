@@ -18,7 +18,8 @@ static bool is_implicit(void *addr, uint64_t length, unsigned access)
 	return access & IBV_ACCESS_ON_DEMAND && !addr && length == UINT64_MAX;
 }
 
-static int check(const struct urxe_engine *e, void *addr, uint64_t length, unsigned access)
+static int check(const struct urxe_engine *e, void *addr, uint64_t length, uint64_t iova,
+		 unsigned access)
 {
 	if (access & ~(unsigned)ACCESS_KNOWN)
 		return -EINVAL;
@@ -27,6 +28,8 @@ static int check(const struct urxe_engine *e, void *addr, uint64_t length, unsig
 	if (is_implicit(addr, length, access))
 		return access & ACCESS_BY_PEERS ? -EOPNOTSUPP : 0;
 	if (length > e->limits.max_mr_size || (uintptr_t)addr + length < (uintptr_t)addr)
+		return -EINVAL;
+	if (length > 0 && iova + (length - 1) < iova)
 		return -EINVAL;
 	return 0;
 }
@@ -39,11 +42,11 @@ int urxe_mr_reg(struct urxe_pd *pd, void *addr, uint64_t length, uint64_t iova, 
 	int rc;
 
 	access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
-	rc = check(e, addr, length, access);
-	if (rc < 0)
-		return rc;
 	if (access & IBV_ACCESS_ZERO_BASED)
 		iova = 0;
+	rc = check(e, addr, length, iova, access);
+	if (rc < 0)
+		return rc;
 	mr = malloc(sizeof(*mr));
 	if (!mr)
 		return -ENOMEM;
@@ -59,6 +62,32 @@ int urxe_mr_reg(struct urxe_pd *pd, void *addr, uint64_t length, uint64_t iova, 
 	return 0;
 }
 
+int urxe_mr_new_null(struct urxe_pd *pd, struct urxe_mr **ret_mr)
+{
+	struct urxe_mr *mr = malloc(sizeof(*mr));
+	uint8_t *memory = calloc(2, MR_NULL_BYTES);
+	int rc = -ENOMEM;
+
+	if (!mr || !memory)
+		goto err_free;
+	*mr = (struct urxe_mr){.pd = pd,
+			       .base = memory,
+			       .length = UINT64_MAX,
+			       .access = IBV_ACCESS_LOCAL_WRITE,
+			       .is_null = true};
+	rc = key_take(&pd->engine->keys, mr, &mr->lkey, &mr->rkey);
+	if (rc < 0)
+		goto err_free;
+	pd->refs++;
+	*ret_mr = mr;
+	return 0;
+
+err_free:
+	free(memory);
+	free(mr);
+	return rc;
+}
+
 int urxe_mr_rereg(struct urxe_mr *mr, int flags, struct urxe_pd *pd, void *addr, uint64_t length,
 		  unsigned access)
 {
@@ -69,7 +98,10 @@ int urxe_mr_rereg(struct urxe_mr *mr, int flags, struct urxe_pd *pd, void *addr,
 		return -EBUSY;
 	access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE
 						    : mr->access;
-	rc = check(mr->pd->engine, moves ? addr : mr->base, moves ? length : mr->length, access);
+	if (mr->is_null)
+		return -EINVAL;
+	rc = check(mr->pd->engine, moves ? addr : mr->base, moves ? length : mr->length,
+		   moves ? (uintptr_t)addr : mr->iova, access);
 	if (rc < 0)
 		return rc;
 	mr->access = access;
@@ -88,7 +120,11 @@ int urxe_mr_rereg(struct urxe_mr *mr, int flags, struct urxe_pd *pd, void *addr,
 
 void *urxe_mr_memory(const struct urxe_pd *pd, const struct ibv_sge *sge, bool write)
 {
-	return mr_local(pd, sge->lkey, sge->addr, sge->length, write ? IBV_ACCESS_LOCAL_WRITE : 0);
+	const struct urxe_mr *mr = mr_by_lkey(pd, sge->lkey);
+
+	if (!mr || mr->is_null)
+		return NULL;
+	return mr_at(mr, sge->addr, sge->length, write ? IBV_ACCESS_LOCAL_WRITE : 0);
 }
 
 int urxe_mr_dereg(struct urxe_mr *mr)
@@ -99,6 +135,8 @@ int urxe_mr_dereg(struct urxe_mr *mr)
 		return -EBUSY; /* a window never outlives what it shows (IBA 10.6.7.2.4) */
 	key_give(&mr->pd->engine->keys, mr->lkey);
 	mr->pd->refs--;
+	if (mr->is_null)
+		free(mr->base);
 	free(mr);
 	return 0;
 }
@@ -124,11 +162,12 @@ bool mr_check_sges(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t
 }
 
 int mr_gather(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, uint64_t off,
-	      uint32_t len, struct iovec *iov)
+	      uint32_t len, unsigned access, struct iovec *iov)
 {
 	int n_iov = 0;
 
 	for (uint32_t i = 0; i < n && len > 0; i++) {
+		const struct urxe_mr *mr;
 		uint32_t take;
 		uint8_t *p;
 
@@ -139,7 +178,8 @@ int mr_gather(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, u
 		take = sge[i].length - (uint32_t)off;
 		if (take > len)
 			take = len;
-		p = mr_local(pd, sge[i].lkey, sge[i].addr + off, take, 0);
+		mr = mr_by_lkey(pd, sge[i].lkey);
+		p = mr ? mr_touch(pd->engine, mr, sge[i].addr + off, take, access) : NULL;
 		if (!p)
 			return -EACCES;
 		iov[n_iov++] = (struct iovec){.iov_base = p, .iov_len = take};
@@ -154,7 +194,7 @@ int mr_scatter(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, 
 {
 	const uint8_t *src = data;
 	struct iovec iov[URXE_FRAME_IOV];
-	int n_iov = mr_gather(pd, sge, n, off, len, iov);
+	int n_iov = mr_gather(pd, sge, n, off, len, IBV_ACCESS_LOCAL_WRITE, iov);
 
 	if (n_iov < 0 || !mr_check_sges(pd, sge, n, IBV_ACCESS_LOCAL_WRITE))
 		return -EACCES;

@@ -7,6 +7,9 @@
 
 #include <string.h>
 
+/* No packet has a longer payload: what a null region needs of memory. */
+enum { MR_NULL_BYTES = 16384 };
+
 /* What a key names: a region, or the part of one that a window shows. */
 struct urxe_mr {
 	struct urxe_pd *pd;
@@ -15,6 +18,7 @@ struct urxe_mr {
 	uint64_t length;
 	unsigned access;
 	bool is_window;
+	bool is_null; /* base is zeros to read, and behind them a sink to write to */
 	uint32_t lkey;
 	uint32_t rkey;
 	uint32_t n_windows;       /* bound to it */
@@ -28,8 +32,39 @@ static inline uint8_t *mr_at(const struct urxe_mr *mr, uint64_t va, uint64_t len
 
 	if ((mr->access & access) != access || off > mr->length || len > mr->length - off)
 		return NULL;
+	if (__builtin_expect(mr->is_null, false))
+		return mr->base + (access ? MR_NULL_BYTES : 0);
 	return (uint8_t *)((uintptr_t)mr->base +
 			   off); /* of the whole address space, base is NULL */
+}
+
+/* The same for bytes that are accessed now: on demand, they may have gone. */
+static inline uint8_t *mr_touch(const struct urxe_engine *e, const struct urxe_mr *mr, uint64_t va,
+				uint64_t len, unsigned access)
+{
+	uint8_t *p = mr_at(mr, va, len, access);
+
+	if (p && mr->access & IBV_ACCESS_ON_DEMAND && e->probe &&
+	    !e->probe(p, len, (access & ~(unsigned)IBV_ACCESS_REMOTE_READ) != 0))
+		return NULL;
+	return p;
+}
+
+/* The region of this PD that the lkey names, or NULL. */
+static inline const struct urxe_mr *mr_by_lkey(const struct urxe_pd *pd, uint32_t lkey)
+{
+	const struct urxe_mr *mr = key_find(&pd->engine->keys, lkey, false);
+
+	return mr && mr->pd == pd ? mr : NULL;
+}
+
+/* The region or window that an rkey names to this QP's peer, or NULL. */
+static inline const struct urxe_mr *mr_by_rkey(const struct urxe_qp *qp, const struct urxe_pd *pd,
+					       uint32_t rkey)
+{
+	const struct urxe_mr *mr = key_find(&pd->engine->keys, rkey, true);
+
+	return mr && mr->pd == pd && (!mr->qp || mr->qp == qp) ? mr : NULL;
 }
 
 /*
@@ -39,20 +74,27 @@ static inline uint8_t *mr_at(const struct urxe_mr *mr, uint64_t va, uint64_t len
 static inline uint8_t *mr_local(const struct urxe_pd *pd, uint32_t lkey, uint64_t va, uint64_t len,
 				unsigned access)
 {
-	const struct urxe_mr *mr = key_find(&pd->engine->keys, lkey, false);
+	const struct urxe_mr *mr = mr_by_lkey(pd, lkey);
 
-	return mr && mr->pd == pd ? mr_at(mr, va, len, access) : NULL;
+	return mr ? mr_at(mr, va, len, access) : NULL;
 }
 
 /* The same by an rkey, for what a peer asks of this QP. */
 static inline uint8_t *mr_remote(const struct urxe_qp *qp, const struct urxe_pd *pd, uint32_t rkey,
 				 uint64_t va, uint64_t len, unsigned access)
 {
-	const struct urxe_mr *mr = key_find(&pd->engine->keys, rkey, true);
+	const struct urxe_mr *mr = mr_by_rkey(qp, pd, rkey);
 
-	if (!mr || mr->pd != pd || (mr->qp && mr->qp != qp))
-		return NULL;
-	return mr_at(mr, va, len, access);
+	return mr ? mr_at(mr, va, len, access) : NULL;
+}
+
+/* As mr_remote(), for bytes that are accessed now. */
+static inline uint8_t *mr_remote_touch(const struct urxe_qp *qp, const struct urxe_pd *pd,
+				       uint32_t rkey, uint64_t va, uint64_t len, unsigned access)
+{
+	const struct urxe_mr *mr = mr_by_rkey(qp, pd, rkey);
+
+	return mr ? mr_touch(pd->engine, mr, va, len, access) : NULL;
 }
 
 /* May every scatter/gather element be used so? Elements of length 0 are not looked at. */
@@ -60,11 +102,11 @@ bool mr_check_sges(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t
 		   unsigned access);
 
 /*
- * Turn [off, off + len) of a gather list into an iovec of at most n entries. Returns the number
- * of entries, or -EACCES when a key is not valid (any more).
+ * Turn [off, off + len) of a list into an iovec of at most n entries, to be accessed now. Returns
+ * the number of entries, or -EACCES when a key is not valid (any more).
  */
 int mr_gather(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, uint64_t off,
-	      uint32_t len, struct iovec *iov);
+	      uint32_t len, unsigned access, struct iovec *iov);
 
 /* Copy len bytes to offset off of a scatter list; 0, or -EACCES having written nothing. */
 int mr_scatter(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, uint64_t off,

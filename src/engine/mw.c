@@ -140,7 +140,7 @@ static void bind(struct urxe_qp *qp, struct urxe_mw *mw, const struct send_wqe *
 	view->base = base;
 	view->iova = w->bind.access & IBV_ACCESS_ZERO_BASED ? 0 : w->bind.addr;
 	view->length = w->bind.length;
-	view->access = w->bind.access;
+	view->access = w->bind.access | (mr->access & IBV_ACCESS_ON_DEMAND);
 	key_set_tag(&qp->engine->keys, view->rkey, w->bind.rkey & KEY_TAG_MASK);
 	mw->mr = mr;
 	mr->n_windows++;

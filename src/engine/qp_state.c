@@ -3,9 +3,11 @@
  * QP states: which transitions there are and which attributes each requires and allows (IBA 10.3,
  * table 91), and what entering a state does.
  */
+#include "engine/mr.h"
 #include "engine/mw.h"
 #include "engine/qp.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -169,6 +171,7 @@ static void set_responder_depth(struct urxe_qp *qp, uint8_t depth)
 static void set_route(struct urxe_qp *qp, const struct ibv_qp_attr *attr,
 		      const struct urxe_route *route)
 {
+	assert(route->mtu_bytes <= MR_NULL_BYTES);
 	list_del(&qp->ready);
 	qp->route = *route;
 	qp->attr.ah_attr = attr->ah_attr;

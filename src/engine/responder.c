@@ -187,14 +187,20 @@ static enum verdict check_access(struct urxe_qp *qp, const struct urxe_opcode *o
 	}
 	if (!op->first) /* the rest of a WRITE: the region may be gone by now */
 		return pkt->payload_len == 0 ||
-				       mr_remote(qp, qp->pd, resp->rkey, resp->va + resp->received,
-						 pkt->payload_len, IBV_ACCESS_REMOTE_WRITE)
+				       mr_remote_touch(qp, qp->pd, resp->rkey,
+						       resp->va + resp->received, pkt->payload_len,
+						       IBV_ACCESS_REMOTE_WRITE)
 			       ? OK
 			       : refused;
 	if ((op->kind == KIND_ATOMIC || op->kind == KIND_ATOMIC_WRITE) && pkt->va % 8 != 0)
 		return MISALIGNED;
 	/* A request for no bytes touches no memory: key and address are not looked at (C9-88). */
 	if (len > 0 && !mr_remote(qp, qp->pd, pkt->rkey, pkt->va, len, right_of(op->kind)))
+		return refused;
+	if (op->kind == KIND_WRITE)
+		len = pkt->payload_len;
+	if (len > 0 && op->kind != KIND_READ && /* which is looked at when it is answered */
+	    !mr_remote_touch(qp, qp->pd, pkt->rkey, pkt->va, len, right_of(op->kind)))
 		return refused;
 	return OK;
 }
@@ -219,7 +225,8 @@ static void complete_recv(struct urxe_qp *qp, const struct urxe_opcode *op,
 	qp_complete_recv(qp, &wc, pkt->se);
 }
 
-static void execute_message(struct urxe_qp *qp, const struct urxe_opcode *op,
+/* False: the memory of the receive has gone. */
+static bool execute_message(struct urxe_qp *qp, const struct urxe_opcode *op,
 			    const struct urxe_pkt *pkt)
 {
 	struct responder *resp = &qp->resp;
@@ -230,23 +237,26 @@ static void execute_message(struct urxe_qp *qp, const struct urxe_opcode *op,
 		resp->rkey = pkt->rkey;
 		resp->length = pkt->dma_len;
 	}
-	if (op->kind == KIND_SEND)
-		mr_scatter(qp->pd, resp->wqe->sge, resp->wqe->num_sge, resp->received, pkt->payload,
-			   pkt->payload_len);
-	else if (pkt->payload_len > 0)
+	if (op->kind == KIND_SEND) {
+		if (mr_scatter(qp->pd, resp->wqe->sge, resp->wqe->num_sge, resp->received,
+			       pkt->payload, pkt->payload_len) < 0)
+			return false;
+	} else if (pkt->payload_len > 0) {
 		memcpy(mr_remote(qp, qp->pd, resp->rkey, resp->va + resp->received,
 				 pkt->payload_len, IBV_ACCESS_REMOTE_WRITE),
 		       pkt->payload, pkt->payload_len);
+	}
 	resp->received += pkt->payload_len;
 	resp->kind = op->last ? KIND_NONE : op->kind;
 	resp->psn = psn_add(resp->psn, 1);
 	if (!op->last)
-		return;
+		return true;
 	resp->msn = psn_add(resp->msn, 1);
 	if (op->ieth)
 		mw_invalidate(qp->engine, pkt->inv_rkey);
 	if (needs_recv(op))
 		complete_recv(qp, op, pkt);
+	return true;
 }
 
 /* Keep what answers this request, and answer. */
@@ -302,7 +312,7 @@ static void execute_atomic_write(struct urxe_qp *qp, const struct urxe_pkt *pkt)
 	take_resource(qp, pkt, false)->length = 0;
 }
 
-static void execute(struct urxe_qp *qp, const struct urxe_opcode *op, const struct urxe_pkt *pkt)
+static bool execute(struct urxe_qp *qp, const struct urxe_opcode *op, const struct urxe_pkt *pkt)
 {
 	switch (op->kind) {
 	case KIND_READ:
@@ -318,9 +328,9 @@ static void execute(struct urxe_qp *qp, const struct urxe_opcode *op, const stru
 		execute_atomic_write(qp, pkt);
 		break;
 	default:
-		execute_message(qp, op, pkt);
-		break;
+		return execute_message(qp, op, pkt);
 	}
+	return true;
 }
 
 static void answer(struct urxe_qp *qp, enum answer what, uint32_t psn, uint8_t syndrome)
@@ -466,7 +476,10 @@ void responder_rx(struct urxe_qp *qp, const struct urxe_pkt *pkt)
 		refuse(qp, verdict, op, pkt);
 		return;
 	}
-	execute(qp, op, pkt);
+	if (!execute(qp, op, pkt)) {
+		fault(qp, RECV_ACCESS, pkt);
+		return;
+	}
 	if (!qp->reliable)
 		return;
 	if (needs_resource(op))

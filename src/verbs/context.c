@@ -54,6 +54,8 @@ static int query_device_ex(struct ibv_context *context,
 						    .uc_odp_caps = ODP_UC,
 						    .ud_odp_caps = ODP_UD}},
 		.xrc_odp_caps = ODP_RC,
+		.cq_mod_caps = {.max_cq_count = URXE_MAX_CQ_COUNT,
+				.max_cq_period = URXE_MAX_CQ_PERIOD_US},
 		.max_dm_size = URXE_MAX_DM_BYTES,
 		.phys_port_cnt_ex = 1,
 	};
@@ -140,6 +142,8 @@ static void fill_ops(struct verbs_context *vctx)
 	vctx->query_device_ex = query_device_ex;
 	vctx->query_rt_values = query_rt_values;
 	vctx->advise_mr = urxe_verbs_advise_mr;
+	vctx->alloc_null_mr = urxe_verbs_alloc_null_mr;
+	vctx->modify_cq = urxe_verbs_modify_cq;
 	vctx->alloc_td = urxe_verbs_alloc_td;
 	vctx->dealloc_td = urxe_verbs_dealloc_td;
 	vctx->alloc_parent_domain = urxe_verbs_alloc_parent_domain;
@@ -183,6 +187,7 @@ static int new_engine(const struct urxe_device *dev, uint64_t seed, struct urxe_
 		.max_inline_data = settings->max_inline,
 		.active_mtu = dev->active_mtu,
 		.key_mode = settings->keys,
+		.probe = urxe_mr_probe,
 		.seed = seed,
 	};
 

@@ -250,6 +250,8 @@ int urxe_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 			     struct ibv_recv_wr **bad_wr);
 int urxe_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 			 struct ibv_sge *sg_list, uint32_t num_sge);
+struct ibv_mr *urxe_verbs_alloc_null_mr(struct ibv_pd *pd);
+int urxe_verbs_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 struct ibv_td *urxe_verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int urxe_verbs_dealloc_td(struct ibv_td *td);
 struct ibv_pd *urxe_verbs_alloc_parent_domain(struct ibv_context *context,
@@ -279,6 +281,11 @@ int urxe_cq_take(struct vcq *vcq, int n, struct ibv_wc *wc);
 
 /* The oldest into vcq->wc, with the time when it got into the queue. 1, 0 or -errno. */
 int urxe_cq_take_one(struct vcq *vcq);
+
+/* Can memory that was registered on demand be touched now? Brings it in. */
+bool urxe_mr_probe(const void *p, size_t len, bool write);
+
+enum { URXE_MAX_CQ_COUNT = 65535, URXE_MAX_CQ_PERIOD_US = 65535 };
 
 /* cq_ex.c: offer the extended polling interface. */
 void urxe_cq_fill_ex(struct vcq *vcq, uint64_t wc_flags);

@@ -24,7 +24,6 @@ REFUSE_POINTER(void, refuse_compat, void)
 REFUSE_STATUS(refuse_compat_query_port, struct ibv_context *context, uint8_t port,
 	      struct _compat_ibv_port_attr *attr)
 
-REFUSE_POINTER(struct ibv_mr, refuse_alloc_null_mr, struct ibv_pd *pd)
 REFUSE_STATUS(refuse_read_counters, struct ibv_counters *counters, uint64_t *values, uint32_t n,
 	      uint32_t flags)
 REFUSE_STATUS(refuse_attach_counters, struct ibv_counters *counters,
@@ -38,7 +37,6 @@ REFUSE_STATUS(refuse_destroy_flow_action, struct ibv_flow_action *action)
 REFUSE_POINTER(struct ibv_flow_action, refuse_create_esp, struct ibv_context *context,
 	       struct ibv_flow_action_esp_attr *attr)
 REFUSE_STATUS(refuse_rate_limit, struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
-REFUSE_STATUS(refuse_modify_cq, struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 REFUSE_STATUS(refuse_destroy_ind_table, struct ibv_rwq_ind_table *table)
 REFUSE_POINTER(struct ibv_rwq_ind_table, refuse_create_ind_table, struct ibv_context *context,
 	       struct ibv_rwq_ind_table_init_attr *attr)
@@ -63,7 +61,6 @@ static void refuse_placeholder(void)
 }
 
 static const struct verbs_context refusals = {
-	.alloc_null_mr = refuse_alloc_null_mr,
 	.read_counters = refuse_read_counters,
 	.attach_counters_point_flow = refuse_attach_counters,
 	.create_counters = refuse_create_counters,
@@ -72,7 +69,6 @@ static const struct verbs_context refusals = {
 	.destroy_flow_action = refuse_destroy_flow_action,
 	.create_flow_action_esp = refuse_create_esp,
 	.modify_qp_rate_limit = refuse_rate_limit,
-	.modify_cq = refuse_modify_cq,
 	.post_srq_ops = refuse_post_srq_ops,
 	.destroy_rwq_ind_table = refuse_destroy_ind_table,
 	.create_rwq_ind_table = refuse_create_ind_table,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Completion queues. */
+#include "base/clock.h"
 #include "verbs/context_priv.h"
 #include "verbs/drive_priv.h"
 #include "verbs/objects.h"
@@ -87,6 +88,23 @@ struct ibv_cq_ex *urxe_verbs_create_cq_ex(struct ibv_context *context,
 	vcq->single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 	urxe_cq_fill_ex(vcq, attr->wc_flags);
 	return &vcq->ibv;
+}
+
+int urxe_verbs_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+{
+	struct urxe_context *ctx = urxe_context_of(cq->context);
+	int ret;
+
+	/* The fields are of 16 bits, as the limits are. */
+	if (attr->attr_mask != IBV_CQ_ATTR_MODERATE)
+		return EINVAL;
+	if (!urxe_context_lock(ctx))
+		return EPERM;
+	ret = urxe_cq_moderate(vcq_of(cq)->cq, attr->moderate.cq_count,
+			       attr->moderate.cq_period * NSEC_PER_USEC);
+	urxe_events_collect(ctx);
+	urxe_context_unlock(ctx);
+	return -ret;
 }
 
 int urxe_verbs_resize_cq(struct ibv_cq *cq, int cqe)

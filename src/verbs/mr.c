@@ -69,6 +69,32 @@ static struct ibv_mr *fail(struct vmr *vmr, int error)
 	return NULL;
 }
 
+bool urxe_mr_probe(const void *p, size_t len, bool write)
+{
+	return populate((void *)(uintptr_t)p, len, write ? IBV_ACCESS_LOCAL_WRITE : 0) == 0;
+}
+
+struct ibv_mr *urxe_verbs_alloc_null_mr(struct ibv_pd *pd)
+{
+	struct urxe_context *ctx = urxe_context_of(pd->context);
+	struct vmr *vmr = calloc(1, sizeof(*vmr));
+	int ret;
+
+	if (!vmr)
+		return NULL;
+	if (!urxe_context_lock(ctx))
+		return fail(vmr, EPERM);
+	ret = urxe_mr_new_null(vpd_of(pd)->pd, &vmr->mr);
+	urxe_context_unlock(ctx);
+	if (ret)
+		return fail(vmr, -ret);
+	vmr->ibv.context = pd->context;
+	vmr->ibv.pd = pd;
+	vmr->ibv.length = SIZE_MAX;
+	vmr->ibv.lkey = urxe_mr_lkey(vmr->mr);
+	return &vmr->ibv;
+}
+
 struct ibv_mr *urxe_verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 				 unsigned access)
 {

@@ -68,7 +68,7 @@ static struct cq *cq_init(struct node *n, bool polled)
 	struct world *w = n->w;
 	struct cq *cq = &w->cq[w->n_cqs++];
 
-	*cq = (struct cq){.node = n, .mode = CQ_POLLED};
+	*cq = (struct cq){.node = n, .mode = CQ_POLLED, .size = CQ_DEPTH};
 	if (!polled)
 		cq->mode = (enum cq_mode)rng_below(&w->rng, 3);
 	check(w, !urxe_cq_new(n->engine, CQ_DEPTH, cq, &cq->cq), "urxe_cq_new");

@@ -107,12 +107,25 @@ void world_fail(struct world *w, const char *fmt, ...)
 
 /* ---- applications ---------------------------------------------------------------------------- */
 
+/* Now and then a queue gets another size under its owner's hands: nothing in it is lost. */
+static void resize_sometimes(struct world *w, struct cq *cq)
+{
+	struct rng rng = {w->seed ^ w->steps};
+
+	if (chance(&rng, 20000)) {
+		unsigned size = between(&rng, cq->size, 2 * cq->size);
+
+		check(w, urxe_cq_resize(cq->cq, size) == 0, "a CQ cannot be resized to %u", size);
+	}
+}
+
 /* Take what is in the queue, a few at a time or all. */
 static bool drain(struct world *w, struct cq *cq, int budget)
 {
 	struct ibv_wc wc[POLL_BATCH];
 	bool any = false;
 
+	resize_sometimes(w, cq);
 	while (budget > 0) {
 		int ask = budget < POLL_BATCH ? budget : POLL_BATCH;
 		int n;

@@ -76,6 +76,7 @@ struct cq {
 	struct urxe_cq *cq;
 	struct node *node;
 	enum cq_mode mode;
+	unsigned size; /* that it needs; it may have more */
 	bool armed;
 	bool fired;
 	bool poll_due; /* a poll is on the event queue */

@@ -287,6 +287,50 @@ static void test_overrun(void **state)
 	end_close(&d, true);
 }
 
+static void moderate(uint16_t count, uint16_t period_us)
+{
+	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
+					  .moderate = {count, period_us}};
+
+	assert_int_equal(ibv_modify_cq(b.cq, &attr), 0);
+}
+
+/* An event for several completions, or for what has come when the time is over. */
+static void test_moderation(void **state)
+{
+	struct ibv_modify_cq_attr unknown = {.attr_mask = 2};
+	struct ibv_device_attr_ex attr;
+	double start;
+	struct ibv_wc wc[4];
+
+	assert_int_equal(ibv_query_device_ex(b.context, NULL, &attr), 0);
+	assert_int_equal(attr.cq_mod_caps.max_cq_count, 65535);
+	assert_int_equal(attr.cq_mod_caps.max_cq_period, 65535);
+	for (int i = 0; i < 4; i++)
+		end_recv(&b, 0, 0, 64);
+	moderate(3, 65535);
+	start = seconds();
+	assert_int_equal(ibv_req_notify_cq(b.cq, 0), 0);
+	send_one(false);
+	send_one(false);
+	if (event_within(10))
+		assert_true(seconds() - start > 0.065); /* on a very slow machine */
+	send_one(false);
+	assert_true(event_within(5000));
+	take_event();
+	end_wait(&b, wc, 3);
+	moderate(100, 30000);
+	start = seconds();
+	assert_int_equal(ibv_req_notify_cq(b.cq, 0), 0);
+	send_one(false);
+	assert_true(event_within(5000));
+	assert_true(seconds() - start >= 0.029);
+	take_event();
+	end_wait(&b, wc, 1);
+	moderate(0, 0);
+	assert_int_equal(ibv_modify_cq(b.cq, &unknown), EINVAL);
+}
+
 static unsigned race_messages(void)
 {
 	const char *n = getenv("TEST_ARMS");
@@ -358,10 +402,10 @@ static void test_arm_race(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_shot),        cmocka_unit_test(test_nonblocking),
-		cmocka_unit_test(test_destroyed_queue), cmocka_unit_test(test_arm_race),
-		cmocka_unit_test(test_async_events),    cmocka_unit_test(test_srq_limit),
-		cmocka_unit_test(test_overrun),
+		cmocka_unit_test(test_one_shot),   cmocka_unit_test(test_nonblocking),
+		cmocka_unit_test(test_moderation), cmocka_unit_test(test_destroyed_queue),
+		cmocka_unit_test(test_arm_race),   cmocka_unit_test(test_async_events),
+		cmocka_unit_test(test_srq_limit),  cmocka_unit_test(test_overrun),
 	};
 
 	return cmocka_run_group_tests(tests, open_pair, close_pair);

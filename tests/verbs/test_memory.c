@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -224,12 +225,138 @@ static void test_on_demand(void **state)
 	assert_int_equal(errno, EFAULT);
 }
 
+/* Somebody unmapped memory behind the NIC's back: requests fail, the program lives. */
+static void post(struct end *e, enum ibv_wr_opcode opcode, struct ibv_sge *sge, uint32_t rkey,
+		 const void *remote)
+{
+	struct ibv_send_wr wr = {
+		.sg_list = sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_send_wr *bad;
+
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = (uintptr_t)remote;
+		wr.wr.atomic.rkey = rkey;
+	} else {
+		wr.wr.rdma.remote_addr = (uintptr_t)remote;
+		wr.wr.rdma.rkey = rkey;
+	}
+	assert_int_equal(ibv_post_send(e->qp, &wr, &bad), 0);
+}
+
+static void test_unmapped(void **state)
+{
+	const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+				IBV_ACCESS_ON_DEMAND;
+	const struct {
+		enum ibv_wr_opcode opcode;
+		enum ibv_wc_status status;
+	} remote[] = {
+		{IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR},
+		{IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR},
+		{IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_REM_ACCESS_ERR},
+	};
+	uint8_t *page =
+		mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *mr = ibv_reg_mr(b.pd, page, 8192, access);
+	struct ibv_sge mine = {(uintptr_t)a.buf, 8, a.mr->lkey};
+	struct ibv_sge gone = {(uintptr_t)page + 4096, 64, mr->lkey};
+	struct ibv_recv_wr recv = {.wr_id = 5, .sg_list = &gone, .num_sge = 1}, *bad;
+	struct ibv_wc wc[2];
+
+	assert_non_null(mr);
+	assert_int_equal(write8(mr->rkey, (uintptr_t)page + 4096), IBV_WC_SUCCESS);
+	munmap(page + 4096, 4096);
+	assert_int_equal(write8(mr->rkey, (uintptr_t)page), IBV_WC_SUCCESS); /* is still there */
+	for (size_t i = 0; i < sizeof(remote) / sizeof(remote[0]); i++) {
+		post(&a, remote[i].opcode, &mine, mr->rkey, page + 4096);
+		end_wait(&a, wc, 1);
+		assert_int_equal(wc[0].status, remote[i].status);
+		restore(&a, &b);
+		restore(&b, &a);
+	}
+	post(&b, IBV_WR_SEND, &gone, 0, NULL);
+	end_wait(&b, wc, 1);
+	assert_int_equal(wc[0].status, IBV_WC_LOC_PROT_ERR);
+	restore(&a, &b);
+	restore(&b, &a);
+	assert_int_equal(ibv_post_recv(b.qp, &recv, &bad), 0);
+	post(&a, IBV_WR_SEND, &mine, 0, NULL);
+	end_wait(&a, wc, 1);
+	assert_int_equal(wc[0].status, IBV_WC_REM_OP_ERR);
+	end_wait(&b, wc, 1);
+	assert_int_equal(wc[0].status, IBV_WC_LOC_PROT_ERR);
+	restore(&a, &b);
+	restore(&b, &a);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	munmap(page, 4096);
+}
+
+/* Reading it gives zeros, writing to it leaves no trace. */
+static void test_null(void **state)
+{
+	struct ibv_mr *mr = ibv_alloc_null_mr(b.pd);
+	struct ibv_sge from[2] = {{0xdeadbeef, 40000, 0}, {(uintptr_t)b.buf, 8, b.mr->lkey}};
+	struct ibv_sge to = {(uintptr_t)a.buf, 65536, a.mr->lkey};
+	struct ibv_recv_wr recv = {.sg_list = &to, .num_sge = 1}, *bad_recv;
+	struct ibv_send_wr wr = {.sg_list = from,
+				 .num_sge = 2,
+				 .opcode = IBV_WR_SEND,
+				 .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
+	struct ibv_wc wc;
+
+	assert_non_null(mr);
+	from[0].lkey = mr->lkey;
+	for (int round = 0; round < 2; round++) {
+		memset(a.buf, 0xee, 65536);
+		fill(b.buf, 8, 4);
+		assert_int_equal(ibv_post_recv(a.qp, &recv, &bad_recv), 0);
+		assert_int_equal(ibv_post_send(b.qp, &wr, &bad), 0);
+		end_wait(&b, &wc, 1);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		end_wait(&a, &wc, 1);
+		assert_int_equal(wc.byte_len, 40008);
+		for (int i = 0; i < 40000; i++)
+			assert_int_equal(a.buf[i], 0);
+		assert_memory_equal(a.buf + 40000, b.buf, 8);
+		/* All but the last eight bytes of a READ are not wanted. */
+		fill(a.buf, 40008, 5);
+		memset(b.buf, 0, 8);
+		wr.opcode = IBV_WR_RDMA_READ;
+		wr.wr.rdma.remote_addr = (uintptr_t)a.buf;
+		wr.wr.rdma.rkey = a.mr->rkey;
+		assert_int_equal(ibv_post_send(b.qp, &wr, &bad), 0);
+		end_wait(&b, &wc, 1);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_memory_equal(b.buf, a.buf + 40000, 8);
+		wr.opcode = IBV_WR_SEND;
+	}
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+}
+
+/* The address that peers know a region by may not run over the end of the address space. */
+static void test_iova(void **state)
+{
+	const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	struct ibv_mr *mr = ibv_reg_mr_iova2(b.pd, b.buf, 4096, UINT64_MAX - 4095, access);
+
+	assert_non_null(mr);
+	assert_int_equal(write8(mr->rkey, UINT64_MAX - 7), IBV_WC_SUCCESS);
+	assert_memory_equal(b.buf + 4088, a.buf, 8);
+	expect_refused(mr->rkey, UINT64_MAX - 6);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	assert_null(ibv_reg_mr_iova2(b.pd, b.buf, 4096, UINT64_MAX - 4094, access));
+	assert_int_equal(errno, EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rereg),         cmocka_unit_test(test_window),
 		cmocka_unit_test(test_device_memory), cmocka_unit_test(test_parent_domain),
-		cmocka_unit_test(test_on_demand),
+		cmocka_unit_test(test_on_demand),     cmocka_unit_test(test_unmapped),
+		cmocka_unit_test(test_null),          cmocka_unit_test(test_iova),
 	};
 
 	return cmocka_run_group_tests(tests, open_pair, close_pair);
