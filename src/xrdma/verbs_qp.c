@@ -32,6 +32,9 @@ static void offer_window(struct xrdma_channel *ch)
 
 	ch->ours.window = ctx->conf.window;
 	ch->ours.control = ctx->conf.control;
+	/* The side that is connected to knows the peer's by now: more would never be used. */
+	if (ch->theirs.window && ch->theirs.window < ch->ours.window)
+		ch->ours.window = ch->theirs.window;
 	if (ch->rq == &ch->own_rq)
 		return;
 	share = (ctx->srq.capacity - ctx->srq.promised) / SHARES;

@@ -129,12 +129,25 @@ static void m16_channels_come_after_others_went(void **state)
 	rig_close(&r);
 }
 
+/* Receives follow the smaller window, which the client has told before the server posts any. */
+static void m9_no_more_receives_than_the_peer_sends(void **state)
+{
+	struct rig r;
+
+	rig_open_each(&r, "window=4", "window=1024");
+	rig_connect(&r);
+	assert_int_equal(rig_stat(r.side[RIG_SERVER].ctx, "receives_posted"),
+			 rig_stat(r.side[RIG_CLIENT].ctx, "receives_posted"));
+	rig_close(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(m16_a_thousand_channels),
 		cmocka_unit_test(m16_a_shared_queue_too_small),
 		cmocka_unit_test(m16_channels_come_after_others_went),
+		cmocka_unit_test(m9_no_more_receives_than_the_peer_sends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
