@@ -17,7 +17,8 @@
 #include <string.h>
 
 /* More than the default: the smaller of both sides counts, and the client knows what it wants. */
-static const char *const generous[][2] = {{"window", "256"}, {"max_calls", "65536"}};
+static const char *const generous[][2] = {
+	{"window", "256"}, {"max_calls", "65536"}, {"max_channels", "65536"}, {"srq_max", "65536"}};
 
 struct server {
 	const struct xr_options *options;

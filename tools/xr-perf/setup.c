@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CONNECTING = 256 /* a server takes 1024 (max_pending) */, WINDOW_MAX = 4096 };
+enum {
+	MOST_CONNECTING = 256 /* a server takes 1024 (max_pending) */,
+	MANY_CHANNELS = 64,
+	WINDOW_MAX = 4096
+};
 
 /* ---- contexts ---- */
 
@@ -43,6 +47,12 @@ static int set_for_job(struct xrdma_conf *conf, const struct xr_job *job)
 	uint64_t in_flight = (uint64_t)job->in_flight * job->channels;
 	int ret = at_least(conf, "max_channels", job->channels + job->in_flight);
 
+	/* They share receives: what they are promised and do not use is missing to others. */
+	if (!ret && job->channels > MANY_CHANNELS)
+		ret = set(conf, "window",
+			  job->in_flight > 4 ? least(job->in_flight, WINDOW_MAX) : 4);
+	if (!ret)
+		ret = at_least(conf, "srq_max", 16 * (uint64_t)job->channels);
 	if (!ret)
 		ret = at_least(conf, "max_calls", job->in_flight);
 	/* Twice: what the peer has consumed is free only when that is known. */
@@ -50,8 +60,10 @@ static int set_for_job(struct xrdma_conf *conf, const struct xr_job *job)
 		ret = at_least(conf, "tx_budget_bytes", 3 * in_flight * job->request_bytes);
 	if (!ret)
 		ret = at_least(conf, "rx_budget_bytes", 3 * in_flight * job->reply_bytes);
-	if (ret || job->kind != XR_JOB_ONEWAY)
-		return ret ? ret : at_least(conf, "window", least(job->in_flight, WINDOW_MAX));
+	if (ret || (job->kind != XR_JOB_ONEWAY && job->channels > MANY_CHANNELS))
+		return ret;
+	if (job->kind != XR_JOB_ONEWAY)
+		return at_least(conf, "window", least(job->in_flight, WINDOW_MAX));
 	/* What waits behind the window only takes memory and makes caches cold. */
 	ret = set(conf, "queue_depth", job->in_flight);
 	return ret ? ret : set(conf, "window", least(job->in_flight, WINDOW_MAX));
