@@ -147,8 +147,11 @@ int xr_qp_new(struct xrdma_channel *ch)
 		ret = to_init(ch);
 	if (ret)
 		return ret;
-	if (ch->rq == &ctx->srq)
+	if (ch->rq == &ctx->srq) {
 		HASH_ADD(by_qpn, ctx->by_qpn, qp->qp_num, sizeof(uint32_t), ch);
+		if (!ch->by_qpn.tbl)
+			return xr_error(-ENOMEM, "out of memory for a channel");
+	}
 	ret = xr_rq_promise(ch->rq, receives);
 	if (!ret)
 		ch->rx_promised = receives;
