@@ -312,6 +312,7 @@ static void finish(struct xrdma_channel *ch)
 	end_moves(ch);
 	xr_calls_end_all(ch, status ? status : -ECANCELED);
 	drop_messages(ch);
+	ctx->fed = true; /* others may have waited for memory behind its messages */
 	if (ch->announced && ch->handlers.on_event)
 		ch->handlers.on_event(ch, XRDMA_CLOSED, status, ch->arg);
 	xr_regions_forget(ch);

@@ -62,6 +62,17 @@ static uint8_t min_u8(uint32_t a, int b)
 	return (uint8_t)(m < 255 ? m : 255);
 }
 
+/*
+ * What never fits must not be announced: it would wait for ever, and others behind it. An eighth of
+ * the budget is for the receives themselves.
+ */
+static uint32_t largest_message(const struct xr_conf *conf)
+{
+	uint64_t fits = conf->rx_budget_bytes - conf->rx_budget_bytes / 8;
+
+	return fits < conf->max_msg ? (uint32_t)fits : conf->max_msg;
+}
+
 static int fill_hello(struct xrdma_channel *ch, const struct xr_gid *gid)
 {
 	struct xrdma_context *ctx = ch->ctx;
@@ -87,7 +98,7 @@ static int fill_hello(struct xrdma_channel *ch, const struct xr_gid *gid)
 	h->max_dest_rd = min_u8(ctx->conf.max_rd_atomic, ctx->attr.max_qp_rd_atom);
 	h->small_bytes = ctx->conf.small_bytes;
 	h->frag_bytes = ctx->conf.frag_bytes;
-	h->max_msg = ctx->conf.max_msg;
+	h->max_msg = largest_message(&ctx->conf);
 	h->max_calls = ctx->conf.max_calls;
 	h->probe_bytes = XR_PROBE_BYTES;
 	probe.epoch = h->epoch;

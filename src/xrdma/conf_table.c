@@ -56,7 +56,9 @@ const struct xr_option xr_options[] = {
 	 .def = 65536,
 	 .doc = "Large messages move in fragments of this size. The smaller of both sides."},
 	{FIELD(max_msg), .type = XR_BYTES, .unit = "bytes", .min = 4096, .max = UINT32_MAX,
-	 .def = 1 << 30, .doc = "Largest message. The smaller of both sides."},
+	 .def = 1 << 30,
+	 .doc = "Largest message. The smaller of both sides; 7/8 of rx_budget_bytes bounds it "
+		"too."},
 	{FIELD(max_calls), .type = XR_U32, .unit = "requests", .min = 16, .max = 65536, .def = 1024,
 	 .doc = "Requests of a channel without a reply."},
 	{FIELD(queue_depth), .type = XR_U32, .unit = "messages", .min = 1, .max = 1 << 20,

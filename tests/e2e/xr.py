@@ -186,6 +186,23 @@ def foreign_cases(sides, ports):
     yield 'host: a HELLO cut short', lambda: talks(hello((1, 1))[:60] + frame(4, b''), b'')
 
 
+# ---- what is missing ----
+
+def missing_cases(side):
+    """What a user reads who lacks something: which, and what to do."""
+    def says(expected, env):
+        status, text = side.run(['env', *env, XR_BYTES, '127.0.0.1:1'], urxe=False)
+        return None if status == 1 and re.search(expected, text) else (
+            f'status {status}, expected to read "{expected}"', text)
+
+    yield 'host: xrdma: no device', \
+        lambda: says(r'no interface "none0"(?s:.*)there is no RDMA device', ['URXE_NETDEV=none0'])
+    yield 'host: xrdma: no such device', \
+        lambda: says('urxe0 .* refused: another device is asked for', ['XRDMA_DEVICE=mlx9_0'])
+    yield 'host: xrdma: no such option', \
+        lambda: says('no_such: there is no such option; xrdma.7. lists', ['XRDMA_NO_SUCH=1'])
+
+
 # ---- bytes ----
 
 def bytes_cases(place, sides, ports, families=('ipv4', 'ipv6')):

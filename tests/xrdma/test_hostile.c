@@ -281,6 +281,16 @@ static void absurd_large(struct liar *l)
 	liar_say(l, &h, 0);
 }
 
+static void more_than_fits(struct liar *l)
+{
+	struct xr_head h = hello;
+
+	h.large = true;
+	h.len = 600 << 20; /* within max_msg, beyond rx_budget_bytes */
+	h.key = (struct xr_key){(uintptr_t)l->buf, l->mr->rkey, EPOCH};
+	liar_say(l, &h, 0);
+}
+
 static void unknown_type(struct liar *l)
 {
 	uint8_t p[16] = {99};
@@ -381,6 +391,7 @@ static const struct {
 	{"reports nothing", report_of_nothing, -EPROTO},
 	{"absurd length", absurd_len, -EPROTO},
 	{"absurd announcement", absurd_large, -EPROTO},
+	{"more than fits", more_than_fits, -EPROTO},
 	{"unknown type", unknown_type, -EPROTO},
 	{"too short", too_short, -EPROTO},
 	{"no immediate data", no_immediate, -EPROTO},

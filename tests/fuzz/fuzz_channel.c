@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A whole context and a peer that lies to it, over TCP and over a NIC (fake_nic.h). The first byte
+ * of an input: bit 0, the peer sets up a channel in good order first, else its bytes are what comes
+ * over TCP; bit 1, READs of its memory are refused; bits 2 and up, how the application treats
+ * messages. Whatever comes, the channel ends, nothing of it is left, and the next one is served.
+ *
+ * Then records, each of a byte that says which: see step().
+ */
+#include "base/be.h"
+#include "base/rng.h"
+#include "fake_nic.h"
+#include "xrdma/boot_frame.h"
+#include "xrdma/hello.h"
+#include "xrdma/keys.h"
+#include "xrdma/proto.h"
+#include "xrdma/xrdma.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+enum { PROBE = 64, EPOCH = 1, QPN = 5, HELD = 64, POLLS = 20000 };
+
+struct bytes {
+	const uint8_t *at;
+	size_t left;
+};
+
+static struct xrdma_context *ctx;
+static struct xrdma_region *region;
+static int port;
+static struct xrdma_channel *ch; /* while it is connected */
+static struct xrdma_remote_region *remote;
+static struct xrdma_msg *held[HELD];
+static unsigned n_held, n_seen, habit, n_calls;
+static uint16_t next_seq;
+
+/* ---- time: deadlines pass when nothing else can happen ---- */
+
+static uint64_t skipped_ns;
+
+int __real_clock_gettime(clockid_t id, struct timespec *now);
+int __wrap_clock_gettime(clockid_t id, struct timespec *now);
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *now)
+{
+	int ret = __real_clock_gettime(id, now);
+
+	now->tv_sec += (time_t)(skipped_ns / 1000000000);
+	return ret;
+}
+
+/* ---- the application ---- */
+
+static void on_msg(struct xrdma_channel *of, struct xrdma_msg *m, void *arg)
+{
+	volatile uint8_t sum = 0;
+	struct xrdma_msg *reply;
+	const uint8_t *p = xrdma_msg_data(m);
+
+	for (size_t i = 0; i < xrdma_msg_len(m); i += 61)
+		sum ^= p[i];
+	n_seen++;
+	if (habit & 1 && n_held < HELD && n_seen % 3 == 0) {
+		held[n_held++] = m;
+		return;
+	}
+	if (habit & 2 && xrdma_msg_new(of, 1 + 100 * (n_seen % 30), &reply) == 0) {
+		memset(xrdma_msg_data(reply), 0, xrdma_msg_len(reply));
+		if (xrdma_reply(m, reply) == 0)
+			return;
+		xrdma_msg_free(reply);
+	}
+	xrdma_msg_free(m);
+}
+
+static void on_region(struct xrdma_channel *of, struct xrdma_remote_region *r, void *arg)
+{
+	remote = r;
+}
+
+static void on_event(struct xrdma_channel *of, enum xrdma_event event, int status, void *arg)
+{
+	ch = event == XRDMA_CONNECTED ? of : NULL;
+	remote = NULL;
+	if (ch)
+		assert(xrdma_region_export(region, ch, 1) == 0);
+	else
+		assert(status <= 0);
+}
+
+static void done(struct xrdma_channel *of, int status, struct xrdma_msg *reply, void *arg)
+{
+	assert(n_calls > 0);
+	n_calls--;
+	xrdma_msg_free(reply);
+}
+
+static void app_sends(uint8_t how)
+{
+	struct xrdma_msg *m;
+	int ret;
+
+	if (!ch || xrdma_msg_new(ch, how % 4 == 3 ? 5000 : how + 1, &m))
+		return;
+	memset(xrdma_msg_data(m), 0, xrdma_msg_len(m));
+	if (how % 4 == 0)
+		ret = xrdma_call(ch, m, how % 8 ? 0 : 1000, done, NULL, NULL);
+	else if (how % 4 == 1 && remote && how)
+		ret = xrdma_get(ch, remote, how % 16, 0, m, done, NULL);
+	else
+		ret = xrdma_send_msg(ch, m);
+	if (ret)
+		xrdma_msg_free(m);
+	else if (how % 4 == 0 || (how % 4 == 1 && remote && how))
+		n_calls++;
+}
+
+/* ---- the peer ---- */
+
+static uint64_t stat_of(const char *name)
+{
+	uint64_t value;
+
+	assert(xrdma_stat_by_name(ctx, name, &value) == 0);
+	return value;
+}
+
+static void poll_some(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		assert(xrdma_poll(ctx) >= 0);
+}
+
+static int dial(void)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0);
+	return fd;
+}
+
+static void say(int fd, uint8_t type, const void *block, size_t len)
+{
+	uint8_t frame[XR_FRAME_HEAD + XR_HELLO_BYTES];
+
+	xr_frame_head(type, len, frame);
+	if (len)
+		memcpy(frame + XR_FRAME_HEAD, block, len);
+	(void)send(fd, frame, XR_FRAME_HEAD + len, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void handshake(int fd)
+{
+	static uint8_t probe[PROBE];
+	struct xr_hello hello = {
+		.version_min = 1,
+		.version_max = 1,
+		.incarnation = 42,
+		.epoch = EPOCH,
+		.qpn = QPN,
+		.gid_type = XR_GID_ROCE_V2,
+		.mtu = 1024,
+		.max_rd_atomic = 16,
+		.max_dest_rd = 16,
+		.window = 8,
+		.control = 4,
+		.small_bytes = 1024,
+		.frag_bytes = 4096,
+		.max_msg = 1 << 20,
+		.max_calls = 64,
+		.probe_bytes = PROBE,
+	};
+	const struct xr_key key = {(uintptr_t)probe, 1, EPOCH};
+	struct rng rng = {hello.incarnation ^ (uint64_t)EPOCH << 32 ^ QPN};
+	uint8_t block[XR_HELLO_BYTES];
+
+	inet_pton(AF_INET6, "::ffff:127.0.0.1", &hello.gid);
+	xr_key_encode(&key, hello.probe_block);
+	for (unsigned i = 0; i < PROBE; i += 8)
+		put_be64(probe + i, rng_next(&rng));
+	fake_nic.readable = probe;
+	fake_nic.readable_bytes = PROBE;
+	say(fd, XR_BLOCK_HELLO, block, xr_hello_encode(&hello, block));
+	say(fd, XR_BLOCK_READY, NULL, 0);
+	say(fd, XR_BLOCK_OPEN, NULL, 0);
+	for (unsigned i = 0; i < POLLS && !ch; i++)
+		poll_some(1);
+	assert(ch);
+}
+
+static uint8_t take(struct bytes *b)
+{
+	if (b->left == 0)
+		return 0;
+	b->left--;
+	return *b->at++;
+}
+
+/* A message over the NIC: size, header and payload; its sequence number right or not. */
+static void send_message(struct bytes *b, bool honest)
+{
+	static uint8_t p[2048];
+	uint32_t size = take(b), imm;
+
+	if (size > b->left)
+		size = (uint32_t)b->left;
+	memset(p, 0, sizeof(p));
+	memcpy(p, b->at, size);
+	b->at += size;
+	b->left -= size;
+	imm = xr_imm(next_seq, (uint16_t)(honest ? stat_of("msgs_sent") : take(b)));
+	if (honest) {
+		put_be32(p + 12, EPOCH);
+		if (p[0] > 0 && p[0] < XR_N_TYPES)
+			next_seq += xr_type_windowed((enum xr_type)p[0]);
+	} else {
+		imm ^= (uint32_t)take(b) << 16;
+	}
+	(void)fake_receive(p, size % 5 == 4 ? sizeof(p) / 2 + 12 : size, imm, size % 31 != 30);
+}
+
+static void step(int fd, struct bytes *b)
+{
+	uint8_t how = take(b);
+
+	switch (how % 8) {
+	case 0:
+	case 1:
+	case 2:
+		send_message(b, true);
+		break;
+	case 3:
+		send_message(b, false);
+		break;
+	case 4:
+		app_sends(take(b));
+		break;
+	case 5:
+		if (n_held)
+			xrdma_msg_free(held[--n_held]);
+		break;
+	case 6:
+		poll_some(1 + how / 8);
+		break;
+	default:
+		say(fd, take(b), NULL, 0);
+	}
+	poll_some(2);
+}
+
+/* ---- */
+
+static void set_up(void)
+{
+	static const char *const options[][2] = {
+		{"srq", "off"},
+		{"window", "8"},
+		{"control", "4"},
+		{"small_bytes", "1024"},
+		{"frag_bytes", "4096"},
+		{"max_msg", "1M"},
+		{"rx_budget_bytes", "8M"},
+		{"huge", "off"},
+		{"housekeeping_us", "10"},
+		{"trim_ms", "3600000"},
+		{"log", "error"},
+		{"tls", "auto"},
+	};
+	const struct xrdma_handlers handlers = {
+		.on_msg = on_msg, .on_region = on_region, .on_event = on_event};
+	const struct xrdma_region_attr attr = {
+		.slot_bytes = 4096, .n_slots = 16, .rights = XRDMA_REMOTE_WRITE, .numa_node = -1};
+	struct xrdma_listener *listener;
+	struct xrdma_conf *conf;
+
+	assert(xrdma_conf_new(&conf) == 0);
+	for (unsigned i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		assert(xrdma_conf_set(conf, options[i][0], options[i][1]) == 0);
+	assert(xrdma_open(conf, &ctx) == 0);
+	xrdma_conf_free(conf);
+	assert(xrdma_region_new(ctx, &attr, &region) == 0);
+	assert(xrdma_listen(ctx, "127.0.0.1:0", &handlers, NULL, &listener) == 0);
+	port = xrdma_listener_port(listener);
+}
+
+static void expect_nothing_left(void)
+{
+	for (unsigned i = 1; stat_of("channels") > 0; i++) {
+		poll_some(1);
+		if (i % 1000 == 0)
+			skipped_ns += 2000000000;
+		assert(i < POLLS);
+	}
+	while (n_held)
+		xrdma_msg_free(held[--n_held]);
+	poll_some(2);
+	assert(n_calls == 0 && !ch && fake_nic.n_qps == 0);
+	assert(stat_of("receives_posted") == 0 && stat_of("sends_posted") == 0);
+	assert(stat_of("messages_held") == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	struct bytes b = {data, len};
+	uint8_t mode = take(&b);
+	int fd;
+
+	if (!ctx)
+		set_up();
+	habit = mode >> 2;
+	n_seen = 0;
+	next_seq = 0;
+	fake_nic.refuse_reads = mode & 2;
+	fd = dial();
+	if (mode & 1) {
+		handshake(fd);
+		while (b.left)
+			step(fd, &b);
+	} else {
+		while (b.left) { /* in pieces */
+			size_t n = 1 + take(&b);
+
+			n = n < b.left ? n : b.left;
+			(void)send(fd, b.at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+			b.at += n;
+			b.left -= n;
+			poll_some(20);
+		}
+		for (unsigned i = 0; i < POLLS && stat_of("channels") == 0 && i < 2000; i++)
+			poll_some(1);
+	}
+	close(fd);
+	expect_nothing_left();
+	return 0;
+}
