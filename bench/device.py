@@ -14,6 +14,10 @@ WAYS = {'register each time': 'register_ns', 'of it, ibv_reg_mr': 'reg_mr_ns',
         'slot of a region': 'slot_ns'}
 REGION = {Metric('make', 256 << 20, '256 MiB', 'ms'): 'make_ms',
           Metric('touch', 64, 'a slot', 'ns'): 'touch_ns'}
+# What it costs to be watched: rows of bench/watching.c, the first being the baseline.
+WATCHES = ('nothing', 'monitor', 'trace, 1 in 64', 'trace, every call', 'slow polls, handlers',
+           'filter, no match')
+WATCHED = Metric('round trip', 64, '64 B', 'ns')
 PAGES = {'off': '4 KiB pages', 'auto': 'huge pages'}
 
 
@@ -29,10 +33,12 @@ def lines(text, bench):
     return [line for line in found if line['bench'] == bench]
 
 
-def program(table, rows, metrics, bench, read):
-    """All figures of a table out of one run of bench/mem.c."""
+def program(table, rows, metrics, argv, read):
+    """All figures of a table out of one run of a program; the last word names it."""
+    bench = argv[-1]
+
     def run(sides, port):
-        commands = None, [ours('bench_mem'), bench], lambda _, text: read(lines(text, bench))
+        commands = None, [ours(argv[0]), *argv[1:]], lambda _, text: read(lines(text, bench))
         found = measure(True, commands, None, sides, port)
         return {(bench, None): found} if isinstance(found, str) else found
     return Case(table, 'one host', rows, metrics, run)
@@ -49,11 +55,16 @@ def read_regions(found):
             for line in found for metric, field in REGION.items()}
 
 
+def read_watches(found):
+    return {(line['way'], WATCHED): line['ns'] for line in found}
+
+
 def cases(paths):
     if 'one host' not in paths:
         return []
-    every = [program('memory', tuple(WAYS), BUFFERS, 'buffer', read_buffers),
-             program('region', tuple(PAGES.values()), tuple(REGION), 'region', read_regions)]
+    every = [program('memory', tuple(WAYS), BUFFERS, ('bench_mem', 'buffer'), read_buffers),
+             program('region', tuple(PAGES.values()), tuple(REGION), ('bench_mem', 'region'), read_regions),
+             program('watching', WATCHES, (WATCHED,), ('bench_watching', 'watching'), read_watches)]
     for metric in THREADS:
         for name, how in (('context per thread', 'own'), ('shared QP, a lock', 'shared')):
             every.append(case(Row('threads', 'one host', name, True, shared_qp(how)), metric))

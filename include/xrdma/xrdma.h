@@ -278,16 +278,6 @@ XRDMA_API int xrdma_msg_trace(const struct xrdma_msg *reply, struct xrdma_trace 
 /* What the system measures of the TCP connection that set the channel up. -ENOTCONN: none now. */
 XRDMA_API int xrdma_channel_tcp_rtt(const struct xrdma_channel *ch, uint64_t *ret_ns);
 
-/* ---- faults on purpose ------------------------------------------------------------------------
- */
-
-/*
- * Replace the rules of the option `filter`, which see, from now on; "" ends them. For tests of what
- * uses this library: messages are dropped, delayed, doubled or corrupted, or their completions
- * fail, and what follows is as real as after a real fault. -EINVAL: not a rule.
- */
-XRDMA_API int xrdma_filter_set(struct xrdma_context *ctx, const char *filter);
-
 #ifdef __cplusplus
 }
 #endif

@@ -145,7 +145,8 @@ void xr_option_example(const struct xr_option *o, char text[static XR_OPTION_TEX
 		xr_option_default(o, text);
 }
 
-/* ---- parsing: 0, -EINVAL not a value of it, -ERANGE out of its range ------------------------- */
+/* ---- parsing: 0, -EINVAL not a value of it, -EBADMSG the same explained, -ERANGE out of its range
+ * ------------------------- */
 
 static int parse_digits(const char *text, const char **ret_end, uint64_t *ret_value)
 {
@@ -211,6 +212,8 @@ static int parse_string(const struct xr_option *o, const char *text, struct xr_c
 		return -ERANGE;
 	if (o->type == XR_HEX && (len % 2 != 0 || strspn(text, "0123456789abcdefABCDEF") != len))
 		return -EINVAL;
+	if (o->check && o->check(text))
+		return -EBADMSG;
 	memset((char *)values + o->offset, 0, o->size);
 	memcpy((char *)values + o->offset, text, len);
 	return 0;
@@ -252,6 +255,8 @@ static int refuse(const struct xr_option *o, const char *value, int err, const c
 {
 	char range[XR_OPTION_TEXT], example[XR_OPTION_TEXT];
 
+	if (err == -EBADMSG) /* the option has said more than its range would */
+		return xr_error(-EINVAL, "%s%s", where, xrdma_last_error());
 	xr_option_range(o, range);
 	xr_option_example(o, example);
 	return xr_error(err, "%s%s = %.64s: %s: expected %s, for example %s = %s", where, o->name,

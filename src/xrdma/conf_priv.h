@@ -21,13 +21,14 @@ struct xr_option {
 	const char *name;
 	enum xr_option_type type;
 	const char *unit;
-	uint64_t min, max;          /* of strings: length */
-	uint64_t def;               /* of XR_ENUM and XR_BOOL: its number */
-	const char *text;           /* default of strings */
-	const char *example;        /* of strings */
-	const char *const *choices; /* XR_ENUM, NULL-terminated */
-	bool or_auto;               /* XR_U32: `auto` is a value, and the default */
-	bool runtime;               /* may be changed while a context runs */
+	uint64_t min, max;               /* of strings: length */
+	uint64_t def;                    /* of XR_ENUM and XR_BOOL: its number */
+	const char *text;                /* default of strings */
+	const char *example;             /* of strings */
+	const char *const *choices;      /* XR_ENUM, NULL-terminated */
+	bool or_auto;                    /* XR_U32: `auto` is a value, and the default */
+	bool runtime;                    /* may be changed while a context runs */
+	int (*check)(const char *value); /* of strings, may be NULL: 0, or an error explained */
 	const char *doc;
 	size_t offset, size; /* in struct xr_conf */
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "xrdma/conf_priv.h"
+#include "xrdma/filter.h"
 
 #include <assert.h>
 
@@ -148,10 +149,10 @@ const struct xr_option xr_options[] = {
 
 	/* watching and testing */
 	{FIELD(filter), .type = XR_STRING, .unit = "rules", .min = 0, .max = XR_PATH_BYTES - 1,
-	 .text = "", .example = "drop:out:type=REQ:p=0.01:n=3,delay=500:in",
+	 .text = "", .example = "drop:out:type=REQ:p=0.01:n=3,delay=500:in", .runtime = true,
+	 .check = xr_filter_check,
 	 .doc = "Faults on purpose: drop, delay=US, duplicate, corrupt or fail=STATUS, each with "
-		"conditions in, out, ch=, type=, p=, n=, after= behind colons; seed=N. "
-		"xrdma_filter_set() changes them."},
+		"conditions in, out, ch=, type=, p=, n=, after= behind colons; seed=N."},
 	{FIELD(trace), .type = XR_BOOL,
 	 .doc = "Requests and replies may carry times, if the peer has it on too; off: not a byte "
 		"more."},

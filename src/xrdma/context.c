@@ -337,6 +337,8 @@ int xrdma_set(struct xrdma_context *ctx, const char *name, const char *value)
 
 	if (!ret)
 		ret = xr_conf_change(&ctx->conf, name, value);
+	if (!ret && strcmp(name, "filter") == 0) /* others do not make its rules begin anew */
+		ret = xr_faults_set(ctx, ctx->conf.filter);
 	if (ret)
 		return ret;
 	/* Who has a copy of it; what else may change is read where it is used. */

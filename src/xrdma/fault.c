@@ -172,13 +172,6 @@ void xr_faults_free(struct xrdma_context *ctx)
 	free(f);
 }
 
-int xrdma_filter_set(struct xrdma_context *ctx, const char *filter)
-{
-	int ret = xr_context_guard(ctx);
-
-	return ret ? ret : xr_faults_set(ctx, filter);
-}
-
 /* ---- faults ---- */
 
 /* One bit of what the codec checks in every header: a reserved byte, or the epoch. */

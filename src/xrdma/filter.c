@@ -234,6 +234,13 @@ int xr_filter_parse(const char *text, struct xr_filter *ret_filter)
 	return 0;
 }
 
+int xr_filter_check(const char *text)
+{
+	struct xr_filter ignored;
+
+	return xr_filter_parse(text, &ignored);
+}
+
 static bool strikes(struct xr_filter *f, struct xr_rule *r)
 {
 	if (r->left == 0)

@@ -63,6 +63,8 @@ struct xr_filter {
 /* An empty text is no rule. -EINVAL, explained; *ret_filter is then untouched. */
 int xr_filter_parse(const char *text, struct xr_filter *ret_filter);
 
+int xr_filter_check(const char *text);
+
 /* The rule that strikes this message, or NULL. Counts. */
 const struct xr_rule *xr_filter_match(struct xr_filter *f, enum xr_direction direction,
 				      uint32_t channel, enum xr_type type);

@@ -8,7 +8,7 @@
 
 static void filter(struct rig *r, unsigned side, const char *text)
 {
-	if (xrdma_filter_set(r->side[side].ctx, text))
+	if (xrdma_set(r->side[side].ctx, "filter", text))
 		fail_msg("%s", xrdma_last_error());
 }
 
@@ -186,12 +186,23 @@ static void rules_change_while_it_runs(void **state)
 	rig_poll_for(&r, 20);
 	assert_int_equal(r.side[RIG_SERVER].n_msgs, 0);
 	/* What waits for a rule that is gone still waits its time: a closing channel drops it. */
-	assert_int_equal(xrdma_filter_set(r.side[RIG_SERVER].ctx, "lose"), -EINVAL);
+	assert_int_equal(xrdma_set(r.side[RIG_SERVER].ctx, "filter", "lose"), -EINVAL);
 	filter(&r, RIG_SERVER, "");
 	rig_poll_for(&r, 5);
 	xrdma_channel_close(r.side[RIG_SERVER].ch);
 	rig_close(&r);
 	assert_int_equal(r.side[RIG_SERVER].n_closed, 1);
+}
+
+/* A wrong rule is told where it is written, not when a context opens. */
+static void wrong_rules_are_told_at_once(void **state)
+{
+	struct xrdma_conf *conf;
+
+	assert_int_equal(xrdma_conf_new(&conf), 0);
+	assert_int_equal(xrdma_conf_set(conf, "filter", "drop:p=2"), -EINVAL);
+	assert_non_null(strstr(xrdma_last_error(), "p=2: expected a probability"));
+	xrdma_conf_free(conf);
 }
 
 static void shared_receives_too(void **state)
@@ -221,6 +232,7 @@ int main(void)
 		cmocka_unit_test(delays_keep_the_order),
 		cmocka_unit_test(a_delay_wakes_who_sleeps),
 		cmocka_unit_test(rules_change_while_it_runs),
+		cmocka_unit_test(wrong_rules_are_told_at_once),
 		cmocka_unit_test(shared_receives_too),
 	};
 

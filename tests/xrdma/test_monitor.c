@@ -2,6 +2,7 @@
 /* M15: figures that other processes read, whatever state the process is in, and that lie or not. */
 #include "rig.h"
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "xrdma/monitor_read.h"
 
@@ -72,6 +73,21 @@ static void calls(struct rig *r, unsigned n)
 	}
 }
 
+/* Both contexts of this process, of which nothing is older than this call. */
+static void find_both(struct rig *r, struct xr_monitor *m[2])
+{
+	uint64_t now = clock_now_ns();
+
+	assert_int_equal(find(getpid(), m, 2), 2);
+	rig_until(r, xr_monitor_updated_ns(m[0]) > now && xr_monitor_updated_ns(m[1]) > now);
+}
+
+static void unmap_both(struct xr_monitor *m[2])
+{
+	xr_monitor_unmap(m[0]);
+	xr_monitor_unmap(m[1]);
+}
+
 static void a_page_tells_what_the_context_tells(void **state)
 {
 	struct xr_page_channel ch = {0};
@@ -82,8 +98,7 @@ static void a_page_tells_what_the_context_tells(void **state)
 	rig_open(&r, "trace=on trace_sample=2 monitor=on");
 	rig_connect(&r);
 	calls(&r, 100);
-	rig_poll_for(&r, 5); /* some times housekeeping_us */
-	assert_int_equal(find(getpid(), m, 4), 2);
+	find_both(&r, m);
 	for (unsigned i = 0; xrdma_stat_name(i); i++) {
 		const char *name = xrdma_stat_name(i);
 
@@ -109,12 +124,10 @@ static void a_page_tells_what_the_context_tells(void **state)
 	assert_int_equal(xr_monitor_channel(m[0], 1, &ch, NULL), -ENOENT);
 	xrdma_channel_close(r.side[RIG_CLIENT].ch);
 	rig_until(&r, r.side[RIG_CLIENT].n_closed && r.side[RIG_SERVER].n_closed);
-	rig_poll_for(&r, 5);
-	assert_int_equal(xr_monitor_channel(m[0], 0, &ch, NULL), -ENOENT);
+	rig_until(&r, xr_monitor_channel(m[0], 0, &ch, NULL) == -ENOENT);
 	rig_close(&r);
 	assert_int_equal(counter(m[0], "channels"), 0); /* what was mapped stays so */
-	xr_monitor_unmap(m[0]);
-	xr_monitor_unmap(m[1]);
+	unmap_both(m);
 	assert_int_equal(find(getpid(), m, 4), 0);
 }
 
@@ -145,7 +158,7 @@ static void the_process_need_not_run(void **state)
 
 		rig_open(&r, NULL);
 		rig_connect(&r);
-		rig_poll_for(&r, 5);
+		find_both(&r, m);
 		if (write(ready[1], "", 1) != 1)
 			_exit(1);
 		raise(SIGSTOP);
@@ -356,8 +369,7 @@ static void text_is_what_prometheus_reads(void **state)
 	rig_open(&r, "trace=on trace_sample=1");
 	rig_connect(&r);
 	calls(&r, 20);
-	rig_poll_for(&r, 5);
-	assert_int_equal(find(getpid(), m, 4), 2);
+	find_both(&r, m);
 	xr_monitor_expose(m, 2, out);
 	fclose(out);
 	assert_int_equal(text[size - 1], '\n');
@@ -379,8 +391,7 @@ static void text_is_what_prometheus_reads(void **state)
 	regfree(&value);
 	free(text);
 	free(l);
-	xr_monitor_unmap(m[0]);
-	xr_monitor_unmap(m[1]);
+	unmap_both(m);
 	rig_close(&r);
 }
 
