@@ -186,6 +186,13 @@ bool urxe_engine_owns_qpn(const struct urxe_engine *e, uint32_t qpn)
 	return e->blocks[(qpn / URXE_QPN_BLOCK) & (QPN_BLOCKS - 1)] != NULL;
 }
 
+const struct urxe_path *urxe_engine_path(const struct urxe_engine *e, uint32_t qpn)
+{
+	const struct urxe_qp *qp = engine_find_qp(e, qpn);
+
+	return qp && qp->route.txq ? &qp->route.path : NULL;
+}
+
 int qpn_take(struct urxe_engine *e, struct urxe_qp *qp, uint32_t *ret_qpn)
 {
 	struct qpn_fifo *fifo = &e->free_qpns;

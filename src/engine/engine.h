@@ -65,6 +65,9 @@ int urxe_engine_add_qpns(struct urxe_engine *e, uint32_t base);
 /* Does this engine own the number, in use or not? */
 bool urxe_engine_owns_qpn(const struct urxe_engine *e, uint32_t qpn);
 
+/* The way to the peer of the connected QP with that number; NULL: there is none. */
+const struct urxe_path *urxe_engine_path(const struct urxe_engine *e, uint32_t qpn);
+
 void urxe_engine_rx(struct urxe_engine *e, uint64_t now, const struct urxe_rx *rx);
 
 /* Run what is due. Call when now >= urxe_engine_deadline(); calling more often is harmless. */

@@ -2,6 +2,7 @@
 /* Opening and closing a device, and what can be asked of it. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "verbs/capture.h"
 #include "verbs/context_priv.h"
 #include "verbs/drive_priv.h"
 #include "verbs/objects.h"
@@ -218,6 +219,9 @@ struct ibv_context *urxe_verbs_open_device(struct urxe_device *dev)
 		ret = -errno;
 		goto err_fini_async;
 	}
+	ret = urxe_capture_open(ctx);
+	if (ret)
+		goto err_close_cmd;
 	lock_init(&ctx->lock);
 	urxe_txq_init(&ctx->udp_txq, ctx->engine, ctx);
 	urxe_txq_init(&ctx->ud_local_txq, ctx->engine, ctx);
@@ -229,6 +233,8 @@ struct ibv_context *urxe_verbs_open_device(struct urxe_device *dev)
 	urxe_port_join(ctx);
 	return &ctx->vctx.context;
 
+err_close_cmd:
+	close(ctx->vctx.context.cmd_fd);
 err_fini_async:
 	urxe_async_queue_fini(&ctx->async);
 err_free_engine:

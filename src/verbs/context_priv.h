@@ -71,6 +71,8 @@ struct drive {
 	uint64_t seen_polls_ns; /* when they last grew */
 };
 
+struct urxe_pcap;
+
 struct urxe_context {
 	struct urxe_device *dev;
 	struct lock lock;
@@ -85,6 +87,8 @@ struct urxe_context {
 	struct list lanes;
 	struct forward_entry forward[FORWARD_CACHE];
 	struct drive drive;
+	struct urxe_pcap *pcap; /* NULL: nothing is recorded */
+	unsigned pcap_interface;
 	struct urxe_async_queue async;
 	struct list port_node;     /* among all contexts */
 	struct verbs_context vctx; /* ends in the ibv_context */

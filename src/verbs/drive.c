@@ -4,6 +4,7 @@
 
 #include "base/be.h"
 #include "base/ticks.h"
+#include "verbs/capture.h"
 #include "verbs/settings.h"
 
 enum {
@@ -56,6 +57,8 @@ static void deliver(void *arg, const struct urxe_rx *rx)
 {
 	struct urxe_context *ctx = arg;
 
+	if (__builtin_expect(ctx->pcap != NULL, false))
+		urxe_capture_rx(ctx, rx);
 	urxe_engine_rx(ctx->engine, urxe_drive_now(ctx), rx);
 }
 
@@ -132,7 +135,10 @@ static bool pull(void *arg, struct urxe_frame *ret_frame)
 {
 	struct pull_arg *p = arg;
 
-	return urxe_txq_pull(p->txq, urxe_drive_now(p->ctx), ret_frame);
+	if (!urxe_txq_pull(p->txq, urxe_drive_now(p->ctx), ret_frame))
+		return false;
+	urxe_capture_tx(p->ctx, ret_frame);
+	return true;
 }
 
 /* Gives one frame, once. */
@@ -157,6 +163,7 @@ static unsigned send_ud_local(struct urxe_context *ctx)
 		const struct urxe_frame *once = &frame;
 		struct urxe_shm_peer *peer = NULL;
 
+		urxe_capture_tx(ctx, &frame);
 		if (urxe_engine_owns_qpn(ctx->engine, frame.dqpn) || has_owner(ctx, frame.dqpn))
 			peer = urxe_shm_peer(ctx->shm, frame.dqpn);
 		if (peer)
@@ -196,6 +203,7 @@ static unsigned send_all(struct urxe_context *ctx)
 		n += send_txq(ctx, txq); /* txq may leave the list */
 		txq = next;
 	}
+	urxe_capture_flush(ctx); /* of what came in before, too */
 	return n;
 }
 

@@ -80,6 +80,10 @@ static const struct setting table[] = {
 	 "fresh: a freed lkey or rkey number stays unused for long. reuse: it is\n"
 	 "issued again at once, to rehearse what a stale key does then.",
 	 .choices = key_modes, .def = URXE_KEYS_FRESH, .kind = CHOICE, FIELD(keys)},
+	{"URXE_PCAP", "file name, %p being the process number",
+	 "Record every packet in this pcapng file, or pipe, for Wireshark: those of\n"
+	 "shared memory too, as the RoCEv2 packets that they stand for.",
+	 .example = "/tmp/urxe-%p.pcapng", .kind = TEXT, FIELD(pcap)},
 	{"URXE_LOG", "", "What urxe reports on standard error.", .choices = log_levels,
 	 .def = LOG_WARN, .kind = CHOICE, FIELD(log)},
 	{"URXE_MAX_QP", "", "Device limit: queue pairs.", .max = 1 << 20, .kind = NUMBER,

@@ -31,6 +31,7 @@ struct urxe_settings {
 	uint32_t window_pkts;     /* URXE_WINDOW: most unacknowledged packets of one QP over UDP */
 	uint32_t spin_us; /* URXE_SPIN: how long the fallback thread spins before it sleeps */
 	uint64_t seed;    /* URXE_SEED: 0: from the kernel */
+	const char *pcap; /* URXE_PCAP: file to record packets in; NULL: none */
 	enum urxe_key_mode keys;                                  /* URXE_KEYS: fresh, reuse */
 	enum log_level log;                                       /* URXE_LOG */
 	uint32_t max_qp, max_cq, max_mr, max_pd, max_srq, max_ah; /* URXE_MAX_QP... */
