@@ -25,6 +25,10 @@ const char *const urxe_counter_names[URXE_CNT_MAX] = {
 	[URXE_CNT_RETRY_RNR_EXCEEDED_ERR] = "retry_rnr_exceeded_err",
 	[URXE_CNT_COMPLETER_RETRY_ERR] = "completer_retry_err",
 	[URXE_CNT_SEND_ERR] = "send_err",
+	[URXE_CNT_RDMA_SENDS] = "rdma_sends",
+	[URXE_CNT_RDMA_RECVS] = "rdma_recvs",
+	[URXE_CNT_ACK_DEFERRED] = "ack_deferred",
+	[URXE_CNT_LINK_DOWNED] = "link_downed",
 	[URXE_CNT_RETRANSMITS] = "retransmits",
 	[URXE_CNT_TIMEOUTS] = "timeouts",
 	[URXE_CNT_RX_MALFORMED] = "rx_malformed",
@@ -82,6 +86,7 @@ int urxe_engine_new(const struct urxe_engine_conf *conf, struct urxe_engine **re
 	e->max_inline_data = conf->max_inline_data;
 	e->active_mtu = conf->active_mtu;
 	e->probe = conf->probe;
+	e->counters = conf->counters ? conf->counters : e->own_counters;
 	e->rng.state = conf->seed;
 	key_table_init(&e->keys, (uint32_t)e->limits.max_mr + (uint32_t)e->limits.max_mw,
 		       conf->key_mode == URXE_KEYS_REUSE, rng_next(&e->rng));

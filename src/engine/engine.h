@@ -47,7 +47,8 @@ struct urxe_engine_conf {
 	 * refused fails like a bad key. NULL: always.
 	 */
 	bool (*probe)(const void *p, size_t len, bool write);
-	uint64_t seed; /* of every choice that is free: first keys, QPNs, UD's first PSN */
+	uint64_t *counters; /* URXE_CNT_MAX of them, kept there; NULL: inside */
+	uint64_t seed;      /* of every choice that is free: first keys, QPNs, UD's first PSN */
 };
 
 /* Defaults for limits: what urxe advertises unless told otherwise. */
@@ -102,6 +103,10 @@ enum urxe_counter {
 	URXE_CNT_RETRY_RNR_EXCEEDED_ERR,
 	URXE_CNT_COMPLETER_RETRY_ERR,
 	URXE_CNT_SEND_ERR,
+	URXE_CNT_RDMA_SENDS,    /* SEND requests completed */
+	URXE_CNT_RDMA_RECVS,    /* receives of SENDs completed */
+	URXE_CNT_ACK_DEFERRED,  /* ACKs that a later one spoke for */
+	URXE_CNT_LINK_DOWNED,   /* counted by the owner of the port */
 	URXE_CNT_RETRANSMITS,   /* packets sent again */
 	URXE_CNT_TIMEOUTS,      /* local ACK timeouts */
 	URXE_CNT_RX_MALFORMED,  /* not a packet we know */

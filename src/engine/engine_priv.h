@@ -44,7 +44,8 @@ struct urxe_engine {
 	struct list notify; /* CQs that fired */
 	struct list async;  /* async_srcs with something pending */
 	bool cq_overrun;    /* a CQ overran: settle() sends its QPs to ERR */
-	uint64_t counters[URXE_CNT_MAX];
+	uint64_t *counters;
+	uint64_t own_counters[URXE_CNT_MAX];
 	uint32_t n_pd, n_cq, n_srq, n_ah, n_qp, n_mw;
 	struct list pds, cqs, srqs, ahs, qps, mws, xrcds;
 	struct list mcast_groups;

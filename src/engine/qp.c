@@ -260,6 +260,8 @@ void qp_retire_send(struct urxe_qp *qp, enum ibv_wc_status status)
 		qp->req.begun = sq->head;
 	if ((int32_t)(sq->cur - sq->head) < 0)
 		sq->cur = sq->head;
+	if (status == IBV_WC_SUCCESS && wc_opcode(w->opcode) == IBV_WC_SEND)
+		count(qp->engine, URXE_CNT_RDMA_SENDS);
 	if (status != IBV_WC_SUCCESS || w->signaled) {
 		struct ibv_wc wc = {
 			.wr_id = w->wr_id,
@@ -297,6 +299,8 @@ void qp_complete_recv(struct urxe_qp *qp, struct ibv_wc *wc, bool solicited)
 	wc->qp_num = qp->qpn;
 	if (wc->status != IBV_WC_SUCCESS)
 		wc->opcode = IBV_WC_RECV;
+	else if (wc->opcode == IBV_WC_RECV)
+		count(qp->engine, URXE_CNT_RDMA_RECVS);
 	qp->resp.have_wqe = false;
 	cq_push(qp->recv_cq, wc, solicited);
 }

@@ -337,6 +337,8 @@ static void answer(struct urxe_qp *qp, enum answer what, uint32_t psn, uint8_t s
 {
 	struct responder *resp = &qp->resp;
 
+	if (resp->answer == ANSWER_ACK)
+		count(qp->engine, URXE_CNT_ACK_DEFERRED);
 	resp->answer = what;
 	resp->answer_psn = psn;
 	resp->syndrome = syndrome;

@@ -60,6 +60,7 @@ int urxe_shm_open(uint64_t seed, struct urxe_shm **ret_shm)
 
 	if (!shm)
 		return -ENOMEM;
+	shm->stats = &shm->own_stats;
 	shm->self.kind = SHM_SELF;
 	shm->last_claim = rng_below(&rng, SHM_BLOCKS - 1);
 	list_init(&shm->mute);
@@ -107,7 +108,12 @@ int urxe_shm_fd(const struct urxe_shm *shm)
 
 void urxe_shm_stats(const struct urxe_shm *shm, struct urxe_shm_stats *ret_stats)
 {
-	*ret_stats = shm->stats;
+	*ret_stats = *shm->stats;
+}
+
+void urxe_shm_keep_stats(struct urxe_shm *shm, struct urxe_shm_stats *stats)
+{
+	shm->stats = stats;
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -255,12 +261,12 @@ static bool has_room(struct urxe_shm_peer *peer)
 	}
 	if (room < 0) {
 		assert(peer->src.fd >= 0); /* only another process writes nonsense */
-		shm->stats.rx_malformed++;
+		shm->stats->rx_malformed++;
 		log_info("the owner of QP block %#x wrote nonsense: dropped", peer->block);
 		urxe_shm_hang_up(peer);
 		return false;
 	}
-	shm->stats.tx_full++;
+	shm->stats->tx_full++;
 	if (!list_linked(&peer->full))
 		list_add_tail(&shm->full, &peer->full);
 	return false;
@@ -273,7 +279,7 @@ static unsigned drop_frames(struct urxe_shm *shm, urxe_pull_fn *pull, void *arg,
 
 	while (n < budget && pull(arg, &frame))
 		n++;
-	shm->stats.tx_no_peer += n;
+	shm->stats->tx_no_peer += n;
 	return n;
 }
 
@@ -290,10 +296,10 @@ unsigned urxe_shm_send(struct urxe_shm_peer *peer, uint64_t now, urxe_pull_fn *p
 	while (!last && n < budget && has_room(peer) && pull(arg, &frame)) {
 		last = frame.last;
 		put_frame(&peer->tx, &frame);
-		shm->stats.tx_bytes += frame.hdr_len + frame.payload_len + frame.pad;
+		shm->stats->tx_bytes += frame.hdr_len + frame.payload_len + frame.pad;
 		n++;
 	}
-	shm->stats.tx_pkts += n;
+	shm->stats->tx_pkts += n;
 	if (n && peer->tx.ring && ring_tx_must_ring(&peer->tx))
 		urxe_shm_ring_bell(shm, peer->src.fd);
 	return n;
@@ -307,15 +313,15 @@ void urxe_shm_forward(struct urxe_shm_peer *peer, uint64_t now, const struct urx
 	uint8_t *p;
 
 	if (rx->len > RING_PACKET_MAX - GRH_LEN) {
-		shm->stats.fwd_dropped++;
+		shm->stats->fwd_dropped++;
 		return;
 	}
 	if (!peer->tx.ring && !urxe_shm_dial_when_due(peer, now)) {
-		shm->stats.tx_no_peer++;
+		shm->stats->tx_no_peer++;
 		return;
 	}
 	if (!has_room(peer)) {
-		shm->stats.fwd_dropped++;
+		shm->stats->fwd_dropped++;
 		/* Dropped, not waiting: no send of this peer's will come that looks for room again.
 		 */
 		if (!waits)
@@ -327,8 +333,8 @@ void urxe_shm_forward(struct urxe_shm_peer *peer, uint64_t now, const struct urx
 		urxe_shm_grh_put(p, rx->path, rx->len, rx->ce);
 	memcpy(p + grh_len, rx->data, rx->len);
 	ring_tx_commit(&peer->tx);
-	shm->stats.tx_pkts++;
-	shm->stats.tx_bytes += rx->len;
+	shm->stats->tx_pkts++;
+	shm->stats->tx_bytes += rx->len;
 	if (ring_tx_must_ring(&peer->tx))
 		urxe_shm_ring_bell(shm, peer->src.fd);
 }
@@ -353,8 +359,8 @@ static bool deliver_pkt(struct urxe_shm *shm, const struct ring_pkt *pkt, urxe_r
 		rx.data += GRH_LEN;
 		rx.len -= GRH_LEN;
 	}
-	shm->stats.rx_pkts++;
-	shm->stats.rx_bytes += rx.len;
+	shm->stats->rx_pkts++;
+	shm->stats->rx_bytes += rx.len;
 	deliver(arg, &rx);
 	return true;
 }
@@ -392,7 +398,7 @@ unsigned urxe_shm_poll(struct urxe_shm *shm, urxe_rx_fn *deliver, void *arg, uns
 		in = &shm->in[shm->next];
 		got = take_burst(shm, in, deliver, arg, burst);
 		if (got < 0) {
-			shm->stats.rx_malformed++;
+			shm->stats->rx_malformed++;
 			log_info("a shared-memory peer wrote nonsense: dropped");
 			urxe_shm_conn_free(shm, in->conn);
 			continue;

@@ -112,4 +112,7 @@ struct urxe_shm_stats {
 };
 void urxe_shm_stats(const struct urxe_shm *shm, struct urxe_shm_stats *ret_stats);
 
+/* From now on keep them there, going on from what is in it; until the endpoint closes. */
+void urxe_shm_keep_stats(struct urxe_shm *shm, struct urxe_shm_stats *stats);
+
 #endif

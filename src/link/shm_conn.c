@@ -39,7 +39,7 @@ void urxe_shm_unwatch(struct urxe_shm *shm, struct shm_source *src)
 
 void urxe_shm_ring_bell(struct urxe_shm *shm, int fd)
 {
-	shm->stats.doorbells++;
+	shm->stats->doorbells++;
 	if (fd < 0)
 		eventfd_write(shm->self.fd, 1);
 	else /* a full socket has bells enough in it; a dead one says so by an event */
@@ -187,7 +187,7 @@ static bool on_hello(struct urxe_shm *shm, struct shm_conn *conn)
 	if (err == -EAGAIN)
 		return false;
 	if (err) {
-		shm->stats.rx_malformed++;
+		shm->stats->rx_malformed++;
 		log_info("shared-memory connection refused: %s", strerror(-err));
 		urxe_shm_conn_free(shm, conn);
 		return false;

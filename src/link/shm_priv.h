@@ -85,7 +85,8 @@ struct urxe_shm {
 	struct list mute; /* oldest first */
 	struct list full;
 	struct list listeners;
-	struct urxe_shm_stats stats;
+	struct urxe_shm_stats *stats;
+	struct urxe_shm_stats own_stats;
 	struct shm_in in[SHM_CONNS_MAX];
 	struct urxe_shm_peer *peers[SHM_BLOCKS];
 };

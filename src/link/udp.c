@@ -196,7 +196,7 @@ static void set_rcvbuf(struct urxe_udp *udp, int fd, uint32_t bytes)
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 	getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &len);
 	granted /= 2; /* the kernel doubles what it grants, for its own overhead */
-	udp->stats.rcvbuf_bytes = granted;
+	udp->stats->rcvbuf_bytes = granted;
 	if (granted < bytes)
 		log_info("a UDP receive buffer has %u of the %u bytes asked for: sysctl "
 			 "net.core.rmem_max=%u",
@@ -301,6 +301,7 @@ int urxe_udp_open(const struct urxe_udp_conf *conf, struct urxe_udp **ret_udp)
 	udp = calloc(1, sizeof(*udp));
 	if (!udp)
 		return -ENOMEM;
+	udp->stats = &udp->own_stats;
 	udp->epoll_fd = -1;
 	udp->blocked_fd = -1;
 	udp->port = conf->port;
@@ -348,5 +349,11 @@ bool urxe_udp_pending(const struct urxe_udp *udp)
 
 void urxe_udp_stats(const struct urxe_udp *udp, struct urxe_udp_stats *ret_stats)
 {
-	*ret_stats = udp->stats;
+	*ret_stats = *udp->stats;
+}
+
+void urxe_udp_keep_stats(struct urxe_udp *udp, struct urxe_udp_stats *stats)
+{
+	stats->rcvbuf_bytes = udp->stats->rcvbuf_bytes;
+	udp->stats = stats;
 }

@@ -86,4 +86,7 @@ struct urxe_udp_stats {
 };
 void urxe_udp_stats(const struct urxe_udp *udp, struct urxe_udp_stats *ret_stats);
 
+/* From now on keep them there, going on from what is in it; until the endpoint closes. */
+void urxe_udp_keep_stats(struct urxe_udp *udp, struct urxe_udp_stats *stats);
+
 #endif

@@ -84,7 +84,8 @@ struct urxe_udp {
 	uint32_t rcvbuf_bytes;
 	uint32_t sndbuf_bytes;
 	uint64_t seed;
-	struct urxe_udp_stats stats;
+	struct urxe_udp_stats *stats;
+	struct urxe_udp_stats own_stats;
 	struct udp_source source[UDP_SOURCES];
 	struct urxe_frame frame;
 	struct udp_batch batch[2];

@@ -25,7 +25,7 @@ struct receipt {
 
 static void take_drops(struct urxe_udp *udp, enum udp_family family, uint32_t drops)
 {
-	udp->stats.rx_overflow += drops - udp->rx_drops[family];
+	udp->stats->rx_overflow += drops - udp->rx_drops[family];
 	udp->rx_drops[family] = drops;
 }
 
@@ -124,7 +124,7 @@ static bool receive(struct urxe_udp *udp, enum udp_family family, struct udp_dat
 			     .msg_controllen = sizeof(r.control)};
 	ssize_t len = recvmsg(udp->rx_fd[family], &msg, 0);
 
-	udp->stats.rx_calls++;
+	udp->stats->rx_calls++;
 	if (len < 0)
 		return false;
 	*ret_dgram = (struct udp_datagram){
@@ -142,11 +142,11 @@ static bool verify(struct urxe_udp *udp, struct urxe_icrc_net *net, const uint8_
 	bool good = false;
 
 	if (len < BTH_LEN + ICRC_LEN)
-		udp->stats.rx_runt++;
+		udp->stats->rx_runt++;
 	else if (urxe_icrc_check(net, packet, len, false, &ip_id))
 		good = true;
 	else
-		udp->stats.rx_bad_icrc++;
+		udp->stats->rx_bad_icrc++;
 	net->ip_id = (uint16_t)(ip_id + 1);
 	return good;
 }
@@ -173,7 +173,7 @@ unsigned urxe_udp_rx_datagram(struct urxe_udp *udp, const struct udp_datagram *d
 		const uint8_t *packet = dgram->data + (dgram->len - left);
 
 		if (!ours) {
-			udp->stats.rx_foreign++;
+			udp->stats->rx_foreign++;
 		} else if (verify(udp, &net, packet, len)) {
 			const struct urxe_rx rx = {.data = packet,
 						   .len = (uint32_t)(len - ICRC_LEN),
@@ -181,8 +181,8 @@ unsigned urxe_udp_rx_datagram(struct urxe_udp *udp, const struct udp_datagram *d
 						   .ce = dgram->ce,
 						   .looped = looped};
 
-			udp->stats.rx_pkts++;
-			udp->stats.rx_bytes += len;
+			udp->stats->rx_pkts++;
+			udp->stats->rx_bytes += len;
 			deliver(arg, &rx);
 		}
 		left -= len;
@@ -197,7 +197,7 @@ unsigned urxe_udp_rx_datagram(struct urxe_udp *udp, const struct udp_datagram *d
  */
 unsigned urxe_udp_poll(struct urxe_udp *udp, urxe_rx_fn *deliver, void *arg, unsigned budget)
 {
-	uint64_t before = udp->stats.rx_pkts;
+	uint64_t before = udp->stats->rx_pkts;
 	struct udp_datagram dgram;
 	unsigned spent = 0, empty = 0;
 	bool alone = false;
@@ -215,5 +215,5 @@ unsigned urxe_udp_poll(struct urxe_udp *udp, urxe_rx_fn *deliver, void *arg, uns
 		alone = spent == 1 && udp->rx_idle;
 	}
 	udp->rx_idle = !spent;
-	return (unsigned)(udp->stats.rx_pkts - before);
+	return (unsigned)(udp->stats->rx_pkts - before);
 }

@@ -192,7 +192,7 @@ static void tx_error(struct urxe_udp *udp, const struct udp_batch *b, int err)
 	for (unsigned i = 1; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (kinds[i].err == err)
 			kind = i;
-	udp->stats.tx_errors += b->n;
+	udp->stats->tx_errors += b->n;
 	if (udp->warned & 1u << kind)
 		return;
 	udp->warned |= 1u << kind;
@@ -208,7 +208,7 @@ static int wait_writable(struct urxe_udp *udp, int fd)
 	if (epoll_ctl(udp->epoll_fd, EPOLL_CTL_ADD, fd, &event))
 		return -errno;
 	udp->blocked_fd = fd;
-	udp->stats.tx_blocked++;
+	udp->stats->tx_blocked++;
 	return 0;
 }
 
@@ -232,7 +232,7 @@ static bool flush(struct urxe_udp *udp, struct udp_batch *b)
 		err = EAFNOSUPPORT;
 	else if (send_batch(udp, b, fd, family) < 0)
 		err = errno;
-	udp->stats.tx_calls++;
+	udp->stats->tx_calls++;
 	if (err == EAGAIN || err == ENOBUFS) {
 		err = -wait_writable(udp, fd);
 		if (!err)
@@ -240,8 +240,8 @@ static bool flush(struct urxe_udp *udp, struct udp_batch *b)
 	}
 	done_waiting(udp);
 	if (!err) {
-		udp->stats.tx_pkts += b->n;
-		udp->stats.tx_bytes += b->len;
+		udp->stats->tx_pkts += b->n;
+		udp->stats->tx_bytes += b->len;
 	} else {
 		/* The device cannot segment with checksums. */
 		if (err == EIO && b->n > 1)

@@ -180,19 +180,20 @@ static uint64_t pick_seed(const struct urxe_settings *settings)
 	return seed;
 }
 
-static int new_engine(const struct urxe_device *dev, uint64_t seed, struct urxe_engine **ret_engine)
+static int new_engine(struct urxe_context *ctx)
 {
 	const struct urxe_settings *settings = urxe_settings();
 	const struct urxe_engine_conf conf = {
-		.limits = &dev->limits,
+		.limits = &ctx->dev->limits,
 		.max_inline_data = settings->max_inline,
-		.active_mtu = dev->active_mtu,
+		.active_mtu = ctx->dev->active_mtu,
 		.key_mode = settings->keys,
 		.probe = urxe_mr_probe,
-		.seed = seed,
+		.counters = urxe_stat_page(ctx->stat)->engine,
+		.seed = ctx->seed,
 	};
 
-	return urxe_engine_new(&conf, ret_engine);
+	return urxe_engine_new(&conf, &ctx->engine);
 }
 
 struct ibv_context *urxe_verbs_open_device(struct urxe_device *dev)
@@ -207,9 +208,12 @@ struct ibv_context *urxe_verbs_open_device(struct urxe_device *dev)
 	ctx->generation = urxe_fork_generation;
 	ctx->seed = pick_seed(urxe_settings());
 	list_init(&ctx->lanes);
-	ret = new_engine(dev, ctx->seed, &ctx->engine);
-	if (ret)
+	ctx->stat = urxe_stat_open(dev);
+	if (!ctx->stat)
 		goto err_free;
+	ret = new_engine(ctx);
+	if (ret)
+		goto err_close_stat;
 	ret = urxe_async_queue_init(&ctx->async);
 	if (ret)
 		goto err_free_engine;
@@ -239,6 +243,8 @@ err_fini_async:
 	urxe_async_queue_fini(&ctx->async);
 err_free_engine:
 	urxe_engine_free(ctx->engine);
+err_close_stat:
+	urxe_stat_close(ctx->stat);
 err_free:
 	free(ctx);
 err:
@@ -260,6 +266,7 @@ int urxe_verbs_close_device(struct ibv_context *context)
 		free(container_of(pos, struct lane, all));
 	urxe_udp_close(ctx->udp);
 	urxe_shm_close(ctx->shm);
+	urxe_stat_close(ctx->stat);
 	urxe_async_queue_fini(&ctx->async);
 	close(context->cmd_fd);
 	pthread_mutex_destroy(&context->mutex);

@@ -77,6 +77,7 @@ static int open_udp(struct urxe_context *ctx)
 	ctx->udp_errno = urxe_udp_open(&conf, &ctx->udp);
 	if (ctx->udp_errno)
 		return ctx->udp_errno;
+	urxe_udp_keep_stats(ctx->udp, &urxe_stat_page(ctx->stat)->udp);
 	ctx->udp_errno = urxe_driver_add_udp(ctx);
 	if (ctx->udp_errno) {
 		urxe_udp_close(ctx->udp);
@@ -127,6 +128,7 @@ int urxe_context_open_links(struct urxe_context *ctx)
 	ret = urxe_shm_open(ctx->seed, &ctx->shm);
 	if (ret)
 		return ret;
+	urxe_shm_keep_stats(ctx->shm, &urxe_stat_page(ctx->stat)->shm);
 	ret = urxe_context_claim_qpns(ctx);
 	if (ret)
 		goto err_close;

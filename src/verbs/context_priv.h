@@ -17,6 +17,7 @@
 #include "link/udp.h"
 #include "verbs/device.h"
 #include "verbs/event_priv.h"
+#include "verbs/stat.h"
 
 #include <infiniband/verbs.h>
 #include <pthread.h>
@@ -87,6 +88,7 @@ struct urxe_context {
 	struct list lanes;
 	struct forward_entry forward[FORWARD_CACHE];
 	struct drive drive;
+	struct urxe_stat *stat;
 	struct urxe_pcap *pcap; /* NULL: nothing is recorded */
 	unsigned pcap_interface;
 	struct urxe_async_queue async;

@@ -44,8 +44,11 @@ static void tell(const struct urxe_device *dev, enum ibv_event_type type)
 	list_for_each (pos, &port.contexts) {
 		struct urxe_context *ctx = container_of(pos, struct urxe_context, port_node);
 
-		if (ctx->dev == dev)
-			urxe_events_put_port(ctx, type);
+		if (ctx->dev != dev)
+			continue;
+		if (type == IBV_EVENT_PORT_ERR)
+			urxe_stat_page(ctx->stat)->engine[URXE_CNT_LINK_DOWNED]++;
+		urxe_events_put_port(ctx, type);
 	}
 }
 
@@ -154,4 +157,5 @@ void urxe_port_after_fork(void)
 		close(port.fd);
 	port.fd = -1;
 	urxe_devices_after_fork();
+	urxe_stats_after_fork();
 }

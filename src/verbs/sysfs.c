@@ -3,8 +3,10 @@
 
 #include "base/be.h"
 #include "verbs/device.h"
+#include "verbs/stat.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +143,15 @@ static bool parse_index(const char *text, unsigned limit, unsigned *ret_i)
 
 static int show(const struct urxe_device *dev, const char *name, char value[VALUE_BYTES])
 {
+	static const char counters[] = "ports/1/hw_counters/";
+	uint64_t sum;
 	unsigned i;
+
+	if (strncmp(name, counters, strlen(counters)) == 0 &&
+	    urxe_stat_sum(dev, name + strlen(counters), &sum)) {
+		snprintf(value, VALUE_BYTES, "%" PRIu64, sum);
+		return 0;
+	}
 
 	for (unsigned a = 0; a < sizeof(attributes) / sizeof(attributes[0]); a++) {
 		if (strcmp(name, attributes[a].name) == 0) {

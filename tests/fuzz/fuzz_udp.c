@@ -75,6 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		udp = calloc(1, sizeof(*udp));
 	copy = malloc(len - HEAD + 1);
 	assert(udp && copy);
+	udp->stats = &udp->own_stats;
 	if (!(data[0] & V6))
 		udp_gid_from_v4(&dgram.path.dgid, (struct in_addr){1});
 	udp->port = 4791;
@@ -83,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	udp->addr = &addr;
 	memcpy(&mask, data + 1, sizeof(mask));
 	memcpy(&ip_id, data + 9, sizeof(ip_id));
-	memset(&udp->stats, 0, sizeof(udp->stats));
+	memset(udp->stats, 0, sizeof(*udp->stats));
 	memcpy(copy, data + HEAD, len - HEAD);
 	dgram.data = copy;
 	dgram.len = len - HEAD;
@@ -93,10 +94,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	expect(&dgram, copy, mask, ip_id, data[0] & DF);
 	n = urxe_udp_rx_datagram(udp, &dgram, deliver, NULL);
 	if (data[0] & FOREIGN) {
-		assert(expected.delivered == 0 && udp->stats.rx_foreign == n);
+		assert(expected.delivered == 0 && udp->stats->rx_foreign == n);
 	} else {
-		assert(expected.delivered == expected.n && udp->stats.rx_pkts == expected.n);
-		assert(udp->stats.rx_pkts + udp->stats.rx_runt + udp->stats.rx_bad_icrc == n);
+		assert(expected.delivered == expected.n && udp->stats->rx_pkts == expected.n);
+		assert(udp->stats->rx_pkts + udp->stats->rx_runt + udp->stats->rx_bad_icrc == n);
 	}
 	free(copy);
 	return 0;
