@@ -140,6 +140,22 @@ struct ibv_qp *urxe_verbs_create_qp_ex(struct ibv_context *context,
 	return qp;
 }
 
+/*
+ * Of XRC one QP only asks and the other only answers. Programs give both the attributes of an RC QP,
+ * as kernels let them, which leave out what has no meaning.
+ */
+static int meaningful(enum ibv_qp_type type, int mask)
+{
+	switch (type) {
+	case IBV_QPT_XRC_SEND:
+		return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	case IBV_QPT_XRC_RECV:
+		return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+	default:
+		return mask;
+	}
+}
+
 int urxe_verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct urxe_context *ctx = urxe_context_of(qp->context);
@@ -148,6 +164,7 @@ int urxe_verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	struct urxe_route route;
 	int ret = 0;
 
+	mask = meaningful(qp->qp_type, mask);
 	if (!urxe_context_lock(ctx))
 		return EPERM;
 	urxe_drive_begin(ctx);

@@ -12,6 +12,7 @@ MAIN = ('host', 'veth')
 HOST = ('host',)
 
 PINGPONG = r'\d+ bytes in [\d.]+ seconds'
+SUCCESS = r'^success$'  # of ibv_xsrq_pingpong
 PERFTEST = r'^\s*\d+\s+\d+\s+[\d.]+'
 MTU_OF = {'host': 4096, 'veth': 1024, 'veth9000': 4096, 'veth-ipv6': 1024}
 
@@ -30,6 +31,8 @@ def pingpong_rows():
         yield Row('ibv_uc_pingpong', options, MAIN)
     for options in ('-s 1024', '-e -s 1000'):
         yield Row('ibv_ud_pingpong', options, MAIN)
+    for options in ('', '-e', '-s 65536 -n 200'):
+        yield Row('ibv_xsrq_pingpong', options, MAIN)
 
 
 def perftest_rows():
@@ -53,6 +56,23 @@ def perftest_rows():
         yield Row(program, '-D 2 -f 0', HOST)
     for options in ('-b -n 500', '-q 8 -n 500'):
         yield Row('ib_atomic_bw', options, MAIN)
+    yield from service_rows()
+
+
+def service_rows():
+    """Other services than RC, and receives from a shared queue."""
+    services = {'send': ('UC', 'UD', 'XRC'), 'write': ('UC', 'XRC'), 'read': ('XRC',),
+                'atomic': ('XRC',)}
+    for verb, names in services.items():
+        for name in names:
+            sizes = '' if verb == 'atomic' else '-a ' if name != 'UD' else '-s 1024 '
+            for what in ('bw', 'lat'):
+                yield Row(f'ib_{verb}_{what}', f'-c {name} {sizes}-n 100', MAIN)
+    for name in ('RC', 'UD'):
+        for what in ('bw', 'lat'):
+            yield Row(f'ib_send_{what}', f'-c {name} --use-srq -s 1000 -n 500', MAIN)
+    yield Row('ib_send_bw', '-c RC --use-srq -q 4 -s 1000 -n 500', MAIN)
+    yield Row('ib_send_bw', '-c UD -b -s 1000 -n 500', MAIN)
 
 
 ROWS = tuple(pingpong_rows()) + tuple(perftest_rows())
@@ -80,7 +100,8 @@ def cases(place, sides, ports, family='ipv4'):
                 common.append('--ipv6')
         result = lab.Pair(server, client, common + [index, gid(server)],
                           common + [index, gid(client), target], port)
-        wanted = (PINGPONG, PINGPONG) if pingpong else ('', PERFTEST)
+        said = SUCCESS if 'xsrq' in row.program else PINGPONG
+        wanted = (said, said) if pingpong else ('', PERFTEST)
         complaint = result.complaint(wanted)
         return complaint and (complaint, result.logs())
 
