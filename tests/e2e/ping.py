@@ -166,6 +166,30 @@ def peer_without_trace(sides, port):
     return None
 
 
+def trace_file(sides, port):
+    """What a trace viewer gets is JSON, its spans have ends, and the peer's lie in the call's."""
+    with tempfile.TemporaryDirectory() as tmp:
+        report = measured(sides, port, ['-c', '20', '-i', '0.01', '-o', f'trace_file={tmp}/t'])
+        files = os.listdir(tmp)
+        if len(files) != 1:
+            return 'not one file', str(files)
+        with open(os.path.join(tmp, files[0]), encoding='utf-8') as file:
+            events = json.load(file)
+    calls = {}
+    for event in events:
+        if event['ph'] in 'be':
+            calls.setdefault(event['id'], {}).setdefault(event['name'], []).append(event['ts'])
+    if len(calls) != 20:
+        return f'{len(calls)} calls', str(events)
+    slack = 2 * report['clock_error_us'] + 5
+    for spans in calls.values():
+        begin, end = spans['call']
+        if len(spans) != 8 or any(len(span) != 2 for span in spans.values()) or \
+                not begin - slack <= spans['handler'][0] <= spans['handler'][1] <= end + slack:
+            return 'spans that cannot be', str(spans)
+    return None
+
+
 def ends_on_signal(sides, port):
     with Listener(sides[0], port) as listener:
         listener.proc.terminate()
@@ -213,5 +237,6 @@ def cases(place, sides, ports):
     yield f'{place}: xr-ping -i 0 -q', lambda: text_and_flood(sides, next(ports))
     yield f'{place}: xr-ping: a target that does not trace', \
         lambda: peer_without_trace(sides, next(ports))
+    yield f'{place}: xr-ping -o trace_file', lambda: trace_file(sides, next(ports))
     yield f'{place}: xr-ping -l ends on SIGTERM', lambda: ends_on_signal(sides, next(ports))
     yield from error_cases(place, sides)
