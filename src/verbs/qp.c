@@ -141,8 +141,8 @@ struct ibv_qp *urxe_verbs_create_qp_ex(struct ibv_context *context,
 }
 
 /*
- * Of XRC one QP only asks and the other only answers. Programs give both the attributes of an RC QP,
- * as kernels let them, which leave out what has no meaning.
+ * Of XRC one QP only asks and the other only answers. Programs give both the attributes of an RC
+ * QP, as kernels let them, which leave out what has no meaning.
  */
 static int meaningful(enum ibv_qp_type type, int mask)
 {
