@@ -166,7 +166,7 @@ def base_archive(tree):
         archive.add(f'mods/{os.path.basename(path)}', module)
         names.append(os.path.basename(path))
     archive.add('etc/modules.list', '\n'.join(names + ['']).encode())
-    archive.add('etc/passwd', b'root:x:0:0::/:/bin/sh\n')
+    archive.add('etc/passwd', b'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n')
     archive.add('etc/hosts', b'127.0.0.1 localhost\n')
     return archive
 

@@ -12,6 +12,18 @@ uint64_t rig_now_ms(void)
 	return clock_now_ns() / NSEC_PER_MSEC;
 }
 
+unsigned rig_slower(void)
+{
+	const char *slower = getenv("RIG_SLOWER");
+
+	return slower ? (unsigned)strtoul(slower, NULL, 10) : 1;
+}
+
+uint64_t rig_patience_ms(void)
+{
+	return (uint64_t)20000 * rig_slower();
+}
+
 static void on_msg(struct xrdma_channel *ch, struct xrdma_msg *msg, void *arg)
 {
 	struct rig_side *side = arg;

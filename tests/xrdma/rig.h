@@ -54,6 +54,10 @@ void rig_poll(struct rig *r);
 /* Poll for a while in which something must not happen. */
 void rig_poll_for(struct rig *r, unsigned ms);
 uint64_t rig_now_ms(void);
+/* RIG_SLOWER of the environment, for an emulated machine: so much more patience, so many times
+ * fewer rounds of what is repeated. */
+unsigned rig_slower(void);
+uint64_t rig_patience_ms(void);
 
 struct xrdma_context *rig_context(const char *options);
 uint64_t rig_stat(const struct xrdma_context *ctx, const char *name);

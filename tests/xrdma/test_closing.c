@@ -213,16 +213,17 @@ static void one_life(struct rig *r, unsigned i)
 
 static void flat(const char *options)
 {
+	unsigned lives = 1000 / rig_slower();
 	struct figures before[RIG_SIDES], after;
 	struct rig r;
 
 	rig_open(&r, options);
 	r.side[RIG_SERVER].on_msg = rig_echo;
-	for (unsigned i = 0; i < 100; i++)
+	for (unsigned i = 0; i < lives / 10; i++)
 		one_life(&r, i);
 	for (unsigned i = 0; i < RIG_SIDES; i++)
 		before[i] = take_figures(r.side[i].ctx);
-	for (unsigned i = 0; i < 1000; i++)
+	for (unsigned i = 0; i < lives; i++)
 		one_life(&r, i);
 	for (unsigned i = 0; i < RIG_SIDES; i++) {
 		after = take_figures(r.side[i].ctx);
