@@ -144,8 +144,13 @@ static void drain_late(struct xr_timer *t)
 {
 	struct xrdma_channel *ch = container_of(t, struct xrdma_channel, drain_timer);
 
-	log_warn("a queue pair did not end %u of its work requests in time",
-		 xr_flow_outstanding(&ch->flow) + ch->own_rq.posted);
+	uint32_t left = xr_flow_outstanding(&ch->flow) + ch->own_rq.posted;
+
+	/* The kernel's rxe never says that a shared receive queue is not touched any more. */
+	if (left == 0)
+		ch->ctx->no_last_wqe = true;
+	else
+		log_warn("a queue pair did not end %u of its work requests in time", left);
 	ch->drained = true;
 	xr_channel_touch(ch);
 }
@@ -336,7 +341,11 @@ static bool all_ended(const struct xrdma_channel *ch)
 		return false;
 	if (ch->rq == &ch->own_rq)
 		return ch->own_rq.posted == 0;
-	return ch->last_wqe /* no receive of the shared queue is touched after it */;
+	/*
+	 * No receive of the shared queue is touched after it. Where it never comes, a receive that
+	 * the queue pair had taken may be lost with it.
+	 */
+	return ch->last_wqe || ch->ctx->no_last_wqe;
 }
 
 void xr_channel_drain_step(struct xrdma_channel *ch)

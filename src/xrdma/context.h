@@ -74,6 +74,7 @@ struct xrdma_context {
 	bool fed;           /* receive memory was released since they were looked at */
 
 	struct xr_rq srq; /* for many channels */
+	bool no_last_wqe; /* the device does not tell when a queue pair is done with it */
 	struct xr_rq_batch batch;
 
 	struct xr_entry *entries;

@@ -57,7 +57,7 @@ static void m38_pending_calls_end_once(void **state)
 	ch = rig_connect(&r);
 	for (unsigned i = 0; i < 100; i++) {
 		calls[i].ended = false;
-		assert_int_equal(xrdma_call(ch, rig_msg(ch, 2000 * i, i), 10000000, rig_done,
+		assert_int_equal(xrdma_call(ch, rig_msg(ch, 2000 * i, i), 600000000, rig_done,
 					    &calls[i], NULL),
 				 0);
 	}
