@@ -65,9 +65,14 @@ def service_rows():
                 'atomic': ('XRC',)}
     for verb, names in services.items():
         for name in names:
-            sizes = '' if verb == 'atomic' else '-a ' if name != 'UD' else '-s 1024 '
-            for what in ('bw', 'lat'):
-                yield Row(f'ib_{verb}_{what}', f'-c {name} {sizes}-n 100', MAIN)
+            if verb == 'atomic':
+                options = ('-n 100', '-n 100')
+            elif name == 'UD':
+                options = ('-s 1024 -n 100', '-s 1024 -n 100')
+            else:
+                options = ('-a -n 10', '-s 5000 -n 100')
+            for what, more in zip(('bw', 'lat'), options):
+                yield Row(f'ib_{verb}_{what}', f'-c {name} {more}', MAIN)
     for name in ('RC', 'UD'):
         for what in ('bw', 'lat'):
             yield Row(f'ib_send_{what}', f'-c {name} --use-srq -s 1000 -n 500', MAIN)

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 uint64_t rig_now_ms(void)

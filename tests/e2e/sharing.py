@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""UDP port 4791 between several processes of a network namespace, and when somebody else has it."""
+import os
+import re
+import time
+
+import hostile
+import lab
+
+URXE_STAT = os.path.join(lab.BUILD, 'tools', 'urxe-stat')
+PAIRS = 3
+
+# Has the port until it is killed: as any program, or sharing it as ours do.
+HOLDER = '''
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if sys.argv[1] == "shared":
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+s.bind(("0.0.0.0", 4791))
+print("bound", flush=True)
+time.sleep(1000)
+'''
+
+
+def handed_over(procs):
+    """How many packets these processes passed on to the owners of their QPs, all of them talking
+    over UDP only."""
+    text = procs[0].side.run([URXE_STAT, '-a'], urxe=False)[1]
+    pids = {str(proc.pid) for proc in procs}
+    return sum(int(m[2]) for m in re.finditer(r'^(\d+) \S+ shm_tx_pkts (\d+)$', text, re.M)
+               if m[1] in pids)
+
+
+def handover_case(sides, ports):
+    """The kernel gives a packet to any socket that shares the port: the others pass it on."""
+    servers, clients, most = [], [], 0
+    for _ in range(PAIRS):
+        port = next(ports)
+        argv = hostile.bytes_argv(*sides, port, ['-n', '1500'])
+        server = sides[0].spawn(argv[0])
+        server.side = sides[0]
+        servers.append(server)
+        lab.wait_for(lambda s=server, p=port: lab.listens(s, p), 10)
+        clients.append(sides[1].spawn(argv[1]))
+    while all(proc.poll() is None for proc in servers):
+        most = max(most, handed_over(servers))
+        time.sleep(0.2)
+    status = [lab.finish(proc, 120) for proc in servers + clients]
+    if any(status):
+        return f'statuses {status}', '\n'.join(map(lab.output, servers + clients))
+    return None if most else ('no packet was handed over', f'{PAIRS} pairs of processes')
+
+
+def held_port(side, how, before, run):
+    """run() while another program has the port."""
+    holder = side.spawn([*before, 'python3', '-c', HOLDER, how], urxe=False)
+    if not lab.wait_for(lambda: 'bound' in lab.output(holder), 10):
+        return 'the port could not be taken', lab.output(holder)
+    try:
+        return run()
+    finally:
+        lab.kill(holder)
+
+
+def taken(side, ports, link):
+    """UDP asked for: an error that says who may have the port. Else shared memory serves, and a
+    warning says what does not work."""
+    port = next(ports)
+    argv = hostile.bytes_argv(side, side, port, ['-n', '20'])
+    side.env = {'URXE_LINK': link}
+    pair = lab.Pair(side, side, *argv, port)
+    side.env = {}
+    wanted = ['UDP port 4791 is taken', "'ss -ulpn sport = :4791'"]
+    if link == 'auto':
+        wanted += ['peers outside this network namespace cannot reach it']
+    missing = [text for text in wanted if not all(text in log for log in pair.output)]
+    if missing or (link == 'auto') != (pair.status == [0, 0]):
+        return f'statuses {pair.status}, not said: {missing}', pair.logs()
+    return None
+
+
+def cases(sides, ports):
+    yield 'veth: processes that share the port hand packets over', \
+        lambda: handover_case(sides, ports)
+    holders = {'a program that does not share it': ('exclusive', [])}
+    if lab.local()[0].run(['setpriv', '--reuid', '65534', 'true'], urxe=False)[0] == 0:
+        holders['another user'] = ('shared', ['setpriv', '--reuid', '65534'])
+    for who, (how, before) in holders.items():
+        for link in ('auto', 'udp'):
+            yield f'veth: the port is taken by {who}, URXE_LINK={link}', \
+                lambda h=how, b=before, l=link: held_port(
+                    sides[0], h, b, lambda: taken(sides[0], ports, l))
