@@ -33,7 +33,10 @@ static void send_next(struct xrdma_channel *ch)
 
 static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int status, void *arg)
 {
-	event == XRDMA_CONNECTED ? send_next(ch) : xrdma_stop(arg);
+	if (event == XRDMA_CONNECTED)
+		send_next(ch);
+	else if (event == XRDMA_CLOSED)
+		xrdma_stop(arg);
 }
 
 int main(int argc, char **argv)

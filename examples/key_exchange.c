@@ -50,11 +50,13 @@ static void on_region(struct xrdma_channel *ch, struct xrdma_remote_region *r, v
 
 static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int why, void *arg)
 {
-	*(struct xrdma_channel **)arg = event == XRDMA_CONNECTED ? ch : NULL;
-	if (event == XRDMA_CONNECTED)
+	if (event == XRDMA_CONNECTED) {
+		*(struct xrdma_channel **)arg = ch;
 		arrived = at_owner && at_user;
-	else
+	} else if (event == XRDMA_CLOSED) {
+		*(struct xrdma_channel **)arg = NULL;
 		closed = true;
+	}
 }
 
 static void done(struct xrdma_channel *ch, int why, struct xrdma_msg *msg, void *arg)

@@ -114,7 +114,21 @@ XRDMA_API void xrdma_stop(struct xrdma_context *ctx);
 
 enum xrdma_event {
 	XRDMA_CONNECTED, /* ready: messages may be sent; status 0 */
-	XRDMA_CLOSED,    /* the end: status 0 when both sides closed, else a negative errno value */
+	/* The end: status 0 when both sides closed, else why, as of XRDMA_BROKEN; -ECONNRESET also
+	 * when the peer was restarted or has given up. */
+	XRDMA_CLOSED,
+	/*
+	 * The path is broken and being recovered (options recovery_ms, backoff_*): -ETIMEDOUT, the
+	 * peer's NIC is silent; -EACCES, the peer refused an access; -ECONNRESET, the peer's side
+	 * broke or its TCP connection ended; others from the device. Sending goes on, into the
+	 * queue; deadlines of calls run. XRDMA_RECOVERED or XRDMA_CLOSED follows.
+	 */
+	XRDMA_BROKEN,
+	/*
+	 * Whole again, in a new epoch; status 0. Every message arrives once and in order, as if
+	 * nothing had happened; one-sided operations are done again, with the new keys of regions.
+	 */
+	XRDMA_RECOVERED,
 };
 
 struct xrdma_handlers {

@@ -303,6 +303,52 @@ int xr_boot_connect(struct xr_boot_world *world, const char *address, uint64_t n
 	return 0;
 }
 
+struct xr_boot_target {
+	char numeric[XR_ADDRESS_BYTES];
+	char host[XR_HOST_BYTES];
+	char text[XR_ADDRESS_BYTES];
+};
+
+int xr_boot_target_new(const struct xr_boot *boot, struct xr_boot_target **ret_target)
+{
+	struct sockaddr_storage peer = {.ss_family = AF_UNSPEC};
+	socklen_t len = sizeof(peer);
+	struct xr_boot_target *target;
+
+	if (getpeername(boot->fd, (struct sockaddr *)&peer, &len))
+		return xr_error(-errno, "the connection broke: %s", strerror(errno));
+	target = malloc(sizeof(*target));
+	if (!target)
+		return xr_error(-ENOMEM, "no memory for an address");
+	xr_address_format((struct sockaddr *)&peer, target->numeric);
+	memcpy(target->host, boot->host, sizeof(target->host));
+	memcpy(target->text, boot->peer_text, sizeof(target->text));
+	*ret_target = target;
+	return 0;
+}
+
+void xr_boot_target_free(struct xr_boot_target *target)
+{
+	free(target);
+}
+
+int xr_boot_redial(struct xr_boot_world *world, const struct xr_boot_target *target,
+		   uint64_t attempt_ns, uint64_t now, struct xr_boot **ret_boot)
+{
+	struct xr_boot *boot;
+	int err = xr_boot_connect(world, target->numeric, now, &boot);
+
+	if (err)
+		return err;
+	/* Certificates and tickets are of the name it was first dialed by. */
+	memcpy(boot->host, target->host, sizeof(boot->host));
+	memcpy(boot->peer_text, target->text, sizeof(boot->peer_text));
+	if (boot->attempt_deadline > now + attempt_ns)
+		boot->attempt_deadline = now + attempt_ns;
+	*ret_boot = boot;
+	return 0;
+}
+
 /* ---- going on -------------------------------------------------------------------------------- */
 
 static int on_handshake(struct xr_boot *boot)
@@ -414,6 +460,11 @@ uint64_t xr_boot_deadline(const struct xr_boot *boot)
 bool xr_boot_is_open(const struct xr_boot *boot)
 {
 	return boot->state == XR_BOOT_OPEN;
+}
+
+bool xr_boot_is_pending(const struct xr_boot *boot)
+{
+	return boot->setup_deadline != CLOCK_NEVER;
 }
 
 const char *xr_boot_why(const struct xr_boot *boot)

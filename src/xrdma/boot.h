@@ -73,6 +73,17 @@ void xr_boot_listener_close(struct xr_boot_listener *listener);
 int xr_boot_connect(struct xr_boot_world *world, const char *address, uint64_t now,
 		    struct xr_boot **ret_boot);
 
+/*
+ * Where a dialed connection led, to dial again without a look-up. The address need not be that of
+ * the name any more; who is there is proven anew.
+ */
+struct xr_boot_target;
+int xr_boot_target_new(const struct xr_boot *boot, struct xr_boot_target **ret_target);
+void xr_boot_target_free(struct xr_boot_target *target);
+/* Start to connect again; gives TCP attempt_ns. */
+int xr_boot_redial(struct xr_boot_world *world, const struct xr_boot_target *target,
+		   uint64_t attempt_ns, uint64_t now, struct xr_boot **ret_boot);
+
 /* May change in xr_boot_io() until the connection is open, where a name has several addresses. */
 int xr_boot_fd(const struct xr_boot *boot);
 uint32_t xr_boot_events(const struct xr_boot *boot);   /* EPOLLIN, EPOLLOUT; level-triggered */
@@ -86,6 +97,7 @@ uint64_t xr_boot_deadline(const struct xr_boot *boot); /* or CLOCK_NEVER */
  */
 int xr_boot_io(struct xr_boot *boot, uint64_t now);
 bool xr_boot_is_open(const struct xr_boot *boot);
+bool xr_boot_is_pending(const struct xr_boot *boot); /* until xr_boot_established() */
 const char *xr_boot_why(const struct xr_boot *boot); /* "" while alive */
 
 /* 1 and a block, valid until the next xr_boot_next() or xr_boot_io(); 0: none is complete. */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DRAIN_NS = 1000000000, CHANNEL_TIMERS = 3 };
+enum { DRAIN_NS = 1000000000, CHANNEL_TIMERS = 5 };
 
 #define TO(state) (1U << XR_CH_##state)
 
@@ -20,18 +20,43 @@ static const struct {
 	unsigned next; /* states that may follow */
 	bool accepts;  /* messages of the application */
 	bool flows;    /* messages go and come */
+	bool sockets;  /* waits for them, not for completions */
 } states[XR_CH_N_STATES] = {
-	[XR_CH_DIALING] = {.name = "dialing", .next = TO(HELLO) | TO(DRAINING), .accepts = true},
-	[XR_CH_HELLO] = {.name = "hello", .next = TO(READY) | TO(DRAINING), .accepts = true},
-	[XR_CH_READY] = {.name = "ready", .next = TO(PROBING) | TO(DRAINING), .accepts = true},
-	[XR_CH_PROBING] = {.name = "probing", .next = TO(OPENING) | TO(DRAINING), .accepts = true},
-	[XR_CH_OPENING] = {.name = "opening", .next = TO(OPEN) | TO(DRAINING), .accepts = true},
+	[XR_CH_DIALING] = {.name = "dialing",
+			   .next = TO(HELLO) | TO(DRAINING),
+			   .accepts = true,
+			   .sockets = true},
+	[XR_CH_HELLO] = {.name = "hello",
+			 .next = TO(READY) | TO(BREAKING) | TO(DRAINING),
+			 .accepts = true,
+			 .sockets = true},
+	[XR_CH_READY] = {.name = "ready",
+			 .next = TO(PROBING) | TO(BREAKING) | TO(DRAINING),
+			 .accepts = true,
+			 .sockets = true},
+	[XR_CH_PROBING] = {.name = "probing",
+			   .next = TO(OPENING) | TO(BREAKING) | TO(DRAINING),
+			   .accepts = true,
+			   .sockets = true},
+	[XR_CH_OPENING] = {.name = "opening",
+			   .next = TO(OPEN) | TO(BREAKING) | TO(DRAINING),
+			   .accepts = true,
+			   .sockets = true},
 	[XR_CH_OPEN] = {.name = "open",
-			.next = TO(CLOSING) | TO(DRAINING),
+			.next = TO(CLOSING) | TO(BREAKING) | TO(DRAINING),
 			.accepts = true,
 			.flows = true},
-	[XR_CH_CLOSING] = {.name = "closing", .next = TO(BYE) | TO(DRAINING), .flows = true},
-	[XR_CH_BYE] = {.name = "bye", .next = TO(DRAINING), .flows = true},
+	[XR_CH_CLOSING] = {.name = "closing",
+			   .next = TO(BYE) | TO(BREAKING) | TO(DRAINING),
+			   .flows = true},
+	[XR_CH_BYE] = {.name = "bye", .next = TO(BREAKING) | TO(DRAINING), .flows = true},
+	[XR_CH_BREAKING] = {.name = "breaking",
+			    .next = TO(WAITING) | TO(DRAINING),
+			    .accepts = true},
+	[XR_CH_WAITING] = {.name = "waiting",
+			   .next = TO(HELLO) | TO(DRAINING),
+			   .accepts = true,
+			   .sockets = true},
 	[XR_CH_DRAINING] = {.name = "draining", .next = TO(CLOSED)},
 	[XR_CH_CLOSED] = {.name = "closed", .next = 0},
 };
@@ -44,7 +69,8 @@ const char *xr_channel_state_name(enum xr_ch_state state)
 void xr_channel_set_state(struct xrdma_channel *ch, enum xr_ch_state state)
 {
 	assert(states[ch->state].next & (1U << state));
-	ch->ctx->n_setting_up -= ch->state < XR_CH_OPEN && state >= XR_CH_OPEN;
+	ch->ctx->n_setting_up -= states[ch->state].sockets;
+	ch->ctx->n_setting_up += states[state].sockets;
 	log_debug("channel %u: %s -> %s", ch->handle, states[ch->state].name, states[state].name);
 	ch->state = state;
 	xr_channel_touch(ch);
@@ -178,6 +204,9 @@ static void destroy(struct xrdma_channel *ch)
 	timer_remove(&ctx->timers, &ch->ack_timer.timer);
 	timer_remove(&ctx->timers, &ch->boot_timer.timer);
 	timer_remove(&ctx->timers, &ch->drain_timer.timer);
+	timer_remove(&ctx->timers, &ch->alive_timer.timer);
+	timer_remove(&ctx->timers, &ch->rec.timer.timer);
+	xr_boot_target_free(ch->rec.target);
 	ctx->n_timers -= CHANNEL_TIMERS;
 	list_del(&ch->link);
 	list_del(&ch->touched);
@@ -219,11 +248,14 @@ int xr_channel_new(struct xrdma_context *ctx, const struct xrdma_handlers *handl
 	list_init(&ch->in_order);
 	list_init(&ch->replies);
 	list_init(&ch->moving);
+	list_init(&ch->rec.moves);
 	list_init(&ch->remotes);
 	xr_flow_queue_init(&ch->flow, 0);
 	xr_timer_init(&ch->ack_timer, xr_channel_ack_due);
 	xr_timer_init(&ch->drain_timer, drain_late);
 	xr_timer_init(&ch->boot_timer, xr_channel_boot_due);
+	xr_timer_init(&ch->rec.timer, xr_recover_due);
+	xr_timer_init(&ch->alive_timer, xr_keepalive_due);
 	list_add_tail(&ctx->channels, &ch->link);
 	ret = init_parts(ch);
 	if (!ret)
@@ -245,17 +277,10 @@ void xr_channel_discard(struct xrdma_channel *ch)
 
 /* ---- end ---- */
 
-static void drop_list(struct list *head)
-{
-	for (struct list *node = list_pop(head); node; node = list_pop(head))
-		xr_msg_put(container_of(node, struct xrdma_msg, link));
-}
-
 /* What was on its way and has no callback of its own. */
 static void drop_messages(struct xrdma_channel *ch)
 {
-	drop_list(&ch->in_order);
-	drop_list(&ch->replies);
+	xr_channel_forget_arrivals(ch);
 	for (struct list *node = list_pop(&ch->queue); node; node = list_pop(&ch->queue)) {
 		struct xrdma_msg *m = container_of(node, struct xrdma_msg, link);
 
@@ -270,17 +295,6 @@ static void drop_messages(struct xrdma_channel *ch)
 		xr_msg_sent_check(m);
 	}
 	ch->win.acked = ch->win.next;
-	if (ch->rq) {
-		list_for_each_safe (pos, &ch->rq->debts) {
-			struct xrdma_msg *m = container_of(pos, struct xrdma_msg, link);
-
-			if (m->ch != ch)
-				continue;
-			list_del(pos);
-			m->owes = false;
-			(void)xr_rq_refill(ch->rq, NULL, NULL, 0);
-		}
-	}
 	if (ch->probe)
 		xr_msg_put(ch->probe);
 	ch->probe = NULL;
@@ -289,6 +303,8 @@ static void drop_messages(struct xrdma_channel *ch)
 /* One-sided operations that were still to be posted. */
 static void end_moves(struct xrdma_channel *ch)
 {
+	while (!list_empty(&ch->rec.moves))
+		list_add_tail(&ch->moving, list_pop(&ch->rec.moves));
 	for (struct list *node = list_pop(&ch->moving); node; node = list_pop(&ch->moving)) {
 		struct xrdma_msg *m = container_of(node, struct xrdma_msg, moving);
 
@@ -309,6 +325,8 @@ static void finish(struct xrdma_channel *ch)
 	xr_channel_boot_close(ch);
 	timer_off(&ch->ack_timer.timer);
 	timer_off(&ch->drain_timer.timer);
+	timer_off(&ch->rec.timer.timer);
+	timer_off(&ch->alive_timer.timer);
 	if (status)
 		ctx->stats.channels_failed++;
 	else
@@ -354,11 +372,10 @@ void xr_channel_drain_step(struct xrdma_channel *ch)
 		finish(ch);
 }
 
-static void drain(struct xrdma_channel *ch)
+void xr_channel_stop(struct xrdma_channel *ch)
 {
 	struct xrdma_context *ctx = ch->ctx;
 
-	xr_channel_set_state(ch, XR_CH_DRAINING);
 	if (!ch->qp)
 		return;
 	xr_timer_set(ctx, &ch->drain_timer, ctx->now + DRAIN_NS);
@@ -368,11 +385,33 @@ static void drain(struct xrdma_channel *ch)
 		ch->drained = true;
 }
 
+static void drain(struct xrdma_channel *ch)
+{
+	enum xr_ch_state from = ch->state;
+
+	xr_channel_set_state(ch, XR_CH_DRAINING);
+	if (from == XR_CH_WAITING)
+		ch->drained = true;
+	else if (from != XR_CH_BREAKING)
+		xr_channel_stop(ch);
+}
+
+/* Else the peer would wait for us to recover. */
+static void say_it_is_over(struct xrdma_channel *ch, const char *why)
+{
+	uint8_t block[XR_REJECT_BYTES];
+
+	if (ch->boot && (xr_recovering(ch) || ch->state >= XR_CH_OPEN) && !ch->rec.refused)
+		(void)xr_channel_boot_send(ch, XR_BLOCK_REJECT, block,
+					   xr_reject_encode(-ECONNRESET, why, block));
+}
+
 void xr_channel_fail(struct xrdma_channel *ch, int status, const char *why)
 {
 	if (ch->state >= XR_CH_DRAINING)
 		return;
 	ch->status = status;
+	say_it_is_over(ch, why);
 	log_info("channel %u fails while %s: %s (%s)", ch->handle, states[ch->state].name, why,
 		 strerror(-status));
 	xr_error(status, "channel closed: %s", why);
@@ -380,17 +419,17 @@ void xr_channel_fail(struct xrdma_channel *ch, int status, const char *why)
 }
 
 /* All that was accepted is consumed by the peer. */
-static bool all_sent(const struct xrdma_channel *ch)
+bool xr_channel_all_sent(const struct xrdma_channel *ch)
 {
 	return ch->queued == 0 && xr_window_unacked(&ch->win) == 0 && list_empty(&ch->moving) &&
-	       ch->fragments == 0;
+	       list_empty(&ch->rec.moves) && ch->fragments == 0;
 }
 
 static void close_step(struct xrdma_channel *ch)
 {
 	if (ch->state == XR_CH_OPEN && ch->close_asked)
 		xr_channel_set_state(ch, XR_CH_CLOSING);
-	if (ch->state == XR_CH_CLOSING && all_sent(ch) && xr_channel_send_bye(ch) &&
+	if (ch->state == XR_CH_CLOSING && xr_channel_all_sent(ch) && xr_channel_send_bye(ch) &&
 	    ch->state == XR_CH_CLOSING)
 		xr_channel_set_state(ch, XR_CH_BYE);
 	/* Our BYE has arrived if its completion says so, or the peer is beyond needing it. */
@@ -405,6 +444,9 @@ void xr_channel_settle(struct xrdma_channel *ch)
 {
 	xr_channel_pump(ch);
 	close_step(ch);
+	if (ch->state == XR_CH_BREAKING && all_ended(ch))
+		xr_recover_drained(ch);
+	xr_recover_step(ch);
 	xr_channel_drain_step(ch); /* may free it */
 }
 
@@ -433,7 +475,7 @@ void xrdma_channel_close(struct xrdma_channel *ch)
 	if (xr_context_guard(ch->ctx) || ch->close_asked)
 		return;
 	ch->close_asked = true;
-	if (ch->state < XR_CH_OPEN)
+	if (ch->state < XR_CH_OPEN && !xr_recovering(ch))
 		xr_channel_fail(ch, -ECANCELED, "closed before it was connected");
 	xr_channel_touch(ch);
 }

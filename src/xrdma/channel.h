@@ -3,7 +3,9 @@
  * A channel: queue pair, window, messages on their way, and the TCP connection that set it up.
  *
  * Timers: `ack`, an acknowledgement has waited long enough for a message to ride on; `boot`, the
- * deadline of the TCP connection; `drain`, the queue pair has not ended all its work requests.
+ * deadline of the TCP connection; `drain`, the queue pair has not ended all its work requests;
+ * `alive_timer`, nothing was heard of the peer for long; `rec.timer`, the next step of a recovery
+ * is due, or its end.
  */
 #ifndef XR_CHANNEL_H
 #define XR_CHANNEL_H
@@ -12,6 +14,7 @@
 #include "xrdma/fault.h"
 #include "xrdma/hello.h"
 #include "xrdma/negotiate.h"
+#include "xrdma/resume.h"
 #include "xrdma/rpc.h"
 #include "xrdma/window.h"
 
@@ -29,7 +32,9 @@ enum xr_ch_state {
 	XR_CH_OPEN,
 	XR_CH_CLOSING,  /* what was accepted goes out and is acknowledged */
 	XR_CH_BYE,      /* and so said; waiting for the peer to say the same */
-	XR_CH_DRAINING, /* queue pair in error; waiting for work requests to end */
+	XR_CH_BREAKING, /* queue pair in error; waiting for work requests to end, to recover */
+	XR_CH_WAITING,  /* all have; waiting for the peer, to go on with XR_CH_HELLO */
+	XR_CH_DRAINING, /* queue pair in error; waiting for work requests to end, for good */
 	XR_CH_CLOSED,   /* XRDMA_CLOSED was said; lives on while the application holds messages */
 	XR_CH_N_STATES,
 };
@@ -40,6 +45,7 @@ enum xr_wqe_op {
 	XR_WQE_PROBE,
 	XR_WQE_MOVE, /* a fragment */
 	XR_WQE_BEACON,
+	XR_WQE_ALIVE,
 };
 
 /* What was posted at a position of the send queue. */
@@ -49,6 +55,40 @@ struct xr_wqe {
 };
 
 _Static_assert(XR_MAX_HEAD_BYTES <= 64, "XR_HEAD_STRIDE");
+
+/* What a queue pair was made for. */
+struct xr_qp_shape {
+	uint32_t sends, inline_bytes;
+	uint32_t receives; /* 0: it takes them from the shared queue */
+};
+
+/* The recovery of a broken channel: recover.c. */
+struct xr_recovery {
+	bool resumable;    /* the peer has given a token */
+	bool active;       /* broken, and not open again */
+	bool untold;       /* XRDMA_BROKEN is to be told */
+	bool sent, got;    /* RESUME, over the connection at hand */
+	bool refused;      /* the peer said that it is over */
+	bool orphan;       /* the peer's connection ended without a word */
+	bool keys_due;     /* the peer's KEYS are to come, maybe after its first message */
+	struct list moves; /* one-sided operations that wait for them */
+	int status;        /* why it broke */
+	unsigned attempts;
+	uint32_t open_epoch;                /* in which it was open last */
+	uint64_t opened_at, since, give_up; /* ns */
+	uint64_t due;                       /* the next attempt, or the end of this one */
+	uint64_t our_token, their_token;
+	struct xr_resume peer;
+	struct xr_boot_target *target; /* of a dialed channel */
+	struct in6_addr from;          /* of an accepted one */
+	struct xr_timer timer;
+};
+
+/* A region that the peer may reach, by a key of its own. */
+struct xr_export {
+	struct xrdma_region *region; /* NULL: freed since */
+	struct xr_exposed *key;      /* NULL while broken */
+};
 
 enum {
 	XR_HEAD_STRIDE = 64,
@@ -80,6 +120,7 @@ struct xrdma_channel {
 
 	/* queue pair */
 	struct ibv_qp *qp;
+	struct xr_qp_shape shape;
 	struct xr_rq own_rq;
 	struct xr_rq *rq; /* own_rq or the context's */
 	UT_hash_handle by_qpn;
@@ -113,10 +154,12 @@ struct xrdma_channel {
 	struct xr_hello ours, theirs;
 	struct xrdma_msg *probe;
 	bool peer_open;
+	uint32_t epoch; /* the highest so far */
+	struct xr_recovery rec;
 
 	/* regions */
 	struct list remotes;
-	struct xrdma_region **exports; /* by id */
+	struct xr_export *exports; /* by id */
 	uint32_t n_remotes, n_exports;
 
 	struct xr_ch_faults faults;
@@ -124,7 +167,9 @@ struct xrdma_channel {
 	struct xr_peer_clock peer_clock;
 	struct xr_boot *boot;
 	struct xr_watch boot_watch;
-	struct xr_timer ack_timer, boot_timer, drain_timer;
+	struct xr_timer ack_timer, boot_timer, drain_timer, alive_timer;
+	uint64_t heard_at; /* a sign of life of the peer, by the context's clock */
+	bool alive_posted; /* a question is under way */
 };
 
 /* ---- life: channel.c ---- */
@@ -140,8 +185,11 @@ bool xr_channel_accepts(const struct xrdma_channel *ch);
 /* Can messages come and go at this moment? */
 bool xr_channel_flows(const struct xrdma_channel *ch);
 
-/* The end, with a negative errno value: nothing more is sent or delivered. Explained once. */
+/* The end, with a negative errno value or 0: nothing more is sent or delivered. Explained once. */
 void xr_channel_fail(struct xrdma_channel *ch, int status, const char *why);
+/* Bring the queue pair to an end: when all its work requests have ended, xr_channel_settle() sees
+ * it. */
+void xr_channel_stop(struct xrdma_channel *ch);
 /* If it drains and all has ended: XRDMA_CLOSED, and it is gone. */
 void xr_channel_drain_step(struct xrdma_channel *ch);
 /* For xrdma_close(): fail, and later finish, whatever has not ended. */
@@ -150,6 +198,9 @@ void xr_channel_force(struct xrdma_channel *ch);
 void xr_channel_forget(struct xrdma_channel *ch);
 /* Free it if it is closed and nothing of it is held any more. */
 void xr_channel_check_gone(struct xrdma_channel *ch);
+
+/* All that was accepted is consumed by the peer. */
+bool xr_channel_all_sent(const struct xrdma_channel *ch);
 
 /* Look at it again when the batch at hand is handled. */
 void xr_channel_touch(struct xrdma_channel *ch);
@@ -168,10 +219,59 @@ void xr_channel_boot_bye(struct xrdma_channel *ch);
 void xr_channel_boot_close(struct xrdma_channel *ch);
 void xr_listeners_close(struct xrdma_context *ctx);
 
+/* Our HELLO, with a queue pair that is new or reset. */
+int xr_channel_say_hello(struct xrdma_channel *ch);
+/* The channel's connection is ch->boot from now on. */
+int xr_channel_boot_watch(struct xrdma_channel *ch);
+int xr_channel_boot_send(struct xrdma_channel *ch, enum xr_block_type type, const void *data,
+			 size_t len);
+
+/* ---- recovery: recover.c ---- */
+
+/*
+ * Something between us and the peer failed: recover, if that is possible, or end with status.
+ * In the middle of a recovery: this attempt has failed.
+ */
+void xr_channel_break(struct xrdma_channel *ch, int status, const char *why);
+/* Is it on the way from broken to open? */
+static inline bool xr_recovering(const struct xrdma_channel *ch)
+{
+	return ch->rec.active;
+}
+/* The TCP connection ended without a word. */
+void xr_recover_boot_lost(struct xrdma_channel *ch, int status, const char *why);
+/* All work requests have ended. */
+void xr_recover_drained(struct xrdma_channel *ch);
+/* Go on if something to go on with is there. */
+void xr_recover_step(struct xrdma_channel *ch);
+void xr_recover_due(struct xr_timer *t);
+/* RESUME came: 0; 1: it names another channel, which has taken the connection, and ch is gone. */
+int xr_recover_got_resume(struct xrdma_channel *ch, const uint8_t *data, size_t len);
+void xr_recover_opened(struct xrdma_channel *ch);
+/* Another context of the same peer says HELLO: channels that wait for a dead one end. */
+void xr_recover_retire(const struct xrdma_channel *newcomer);
+
+/* ---- the peer's life: keepalive.c ---- */
+
+void xr_keepalive_start(struct xrdma_channel *ch);
+void xr_keepalive_due(struct xr_timer *t);
+
 /* ---- queue pair: verbs_qp.c ---- */
 
 int xr_qp_new(struct xrdma_channel *ch);
 int xr_qp_connect(struct xrdma_channel *ch, uint32_t gid_index);
+/* Queue pairs of closed channels: qp_cache.c. True: the cache has it, reset. It has ended all its
+ * work requests. */
+bool xr_qp_cache_put(struct xrdma_context *ctx, struct ibv_qp *qp, const struct xr_qp_shape *shape);
+/* One that is no smaller, and its shape; NULL: none. */
+struct ibv_qp *xr_qp_cache_take(struct xrdma_context *ctx, const struct xr_qp_shape *want,
+				struct xr_qp_shape *ret_shape);
+void xr_qp_cache_free(struct xrdma_context *ctx);
+
+/* Reset it, for another connection; destroys it instead if it has not ended its work requests. */
+void xr_qp_reset(struct xrdma_channel *ch);
+/* Ready to be connected again, receives posted. */
+int xr_qp_rebuild(struct xrdma_channel *ch);
 void xr_qp_error(struct xrdma_channel *ch);
 void xr_qp_free(struct xrdma_channel *ch);
 
@@ -183,9 +283,13 @@ int xr_wc_status(struct xrdma_context *ctx, enum ibv_wc_status status);
 int xr_channel_send(struct xrdma_channel *ch, struct xrdma_msg *m, bool must);
 void xr_channel_pump(struct xrdma_channel *ch);
 void xr_channel_acked(struct xrdma_channel *ch, uint16_t from);
+/* Messages up to `end` that the peer has not consumed go to the head of the queue again. */
+void xr_channel_requeue(struct xrdma_channel *ch, uint16_t end);
 void xr_channel_ack_due(struct xr_timer *t);
 bool xr_channel_send_bye(struct xrdma_channel *ch);
 bool xr_channel_post_beacon(struct xrdma_channel *ch);
+/* False: there is no room. */
+bool xr_channel_post_alive(struct xrdma_channel *ch);
 int xr_channel_post_probe(struct xrdma_channel *ch);
 int xr_channel_post_move(struct xrdma_channel *ch, struct xrdma_msg *m, uint32_t len, bool signal);
 /* A work request of the send queue completed. */
@@ -199,6 +303,8 @@ void xr_channel_received(struct xrdma_channel *ch, struct xrdma_msg *m, const st
 /* Deliver what is complete, in order. */
 void xr_channel_deliver(struct xrdma_channel *ch);
 void xr_channel_deliver_reply(struct xrdma_channel *ch, struct xrdma_msg *m);
+/* What arrived and was not delivered is forgotten: the peer sends it again. */
+void xr_channel_forget_arrivals(struct xrdma_channel *ch);
 /* The application gives back a message it holds or is being given. */
 void xr_msg_release(struct xrdma_msg *m);
 
@@ -210,5 +316,9 @@ void xr_large_feed(struct xrdma_context *ctx);
 void xr_move_start(struct xrdma_channel *ch, struct xrdma_msg *m);
 bool xr_move_pump(struct xrdma_channel *ch);
 void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status);
+/* The channel is broken: one-sided operations wait. */
+void xr_move_suspend(struct xrdma_channel *ch);
+/* It is open again: with the keys of this epoch. */
+void xr_move_restart(struct xrdma_channel *ch);
 
 #endif

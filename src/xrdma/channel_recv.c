@@ -35,6 +35,56 @@ static void replace(struct xrdma_channel *ch, struct xrdma_msg *m)
 		xr_rq_owe(ch->rq, m);
 }
 
+/* What was delivered counts as consumed, whether or not its place was filled: it is all new soon.
+ */
+static void forgive_debts(struct xrdma_channel *ch)
+{
+	list_for_each_safe (pos, &ch->rq->debts) {
+		struct xrdma_msg *m = container_of(pos, struct xrdma_msg, link);
+
+		if (m->ch != ch)
+			continue;
+		list_del(pos);
+		m->owes = false;
+		xr_window_consume(&ch->win, m->seq);
+		if (ch->rq != &ch->own_rq)
+			(void)xr_rq_refill(ch->rq, NULL, NULL, 0);
+	}
+}
+
+/* Not delivered: its place may be filled again, and that is all. */
+static void give_back(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	if (!m->small) {
+		xr_msg_put(m);
+		return;
+	}
+	if (m->region)
+		xr_region_unuse(m->region);
+	m->region = NULL;
+	(void)xr_rq_refill(ch->rq, m, NULL, 0);
+}
+
+static void give_back_all(struct xrdma_channel *ch, struct list *head)
+{
+	for (struct list *node = list_pop(head); node; node = list_pop(head))
+		give_back(ch, container_of(node, struct xrdma_msg, link));
+}
+
+void xr_channel_forget_arrivals(struct xrdma_channel *ch)
+{
+	list_for_each (pos, &ch->in_order) {
+		const struct xrdma_msg *m = container_of(pos, struct xrdma_msg, link);
+
+		if (m->type == XR_REGION)
+			xr_remote_forget(ch, m->id);
+	}
+	give_back_all(ch, &ch->in_order);
+	give_back_all(ch, &ch->replies);
+	if (ch->rq)
+		forgive_debts(ch);
+}
+
 void xr_msg_release(struct xrdma_msg *m)
 {
 	struct xrdma_channel *ch = m->ch;
@@ -145,7 +195,7 @@ static struct xrdma_msg *announce(struct xrdma_channel *ch, struct xrdma_msg *m,
 
 	if (!big) {
 		xr_channel_fail(ch, -ENOMEM, "out of memory for a message");
-		xr_msg_put(m);
+		(void)xr_rq_refill(ch->rq, m, NULL, 0);
 		return NULL;
 	}
 	big->ch = ch;
@@ -194,7 +244,7 @@ static void accept_message(struct xrdma_channel *ch, struct xrdma_msg *m, const 
 		return;
 	}
 	if (!special(ch, m, h)) {
-		xr_msg_put(m);
+		give_back(ch, m);
 		ch->ctx->stats.protocol_errors++;
 		xr_channel_fail(ch, -EPROTO, "the peer names a slot or region there cannot be");
 		return;
@@ -258,7 +308,7 @@ void xr_channel_received(struct xrdma_channel *ch, struct xrdma_msg *m, const st
 	if (ch->state == XR_CH_OPENING)
 		xr_channel_opened(ch); /* who sends has read our probe */
 	if (!xr_channel_flows(ch)) {
-		xr_msg_put(m);
+		(void)xr_rq_refill(ch->rq, m, NULL, 0);
 		return;
 	}
 	ret = check(ch, m, wc, &h, &why);
@@ -267,10 +317,11 @@ void xr_channel_received(struct xrdma_channel *ch, struct xrdma_msg *m, const st
 			ch->ctx->stats.stale_epochs++;
 		else
 			ch->ctx->stats.protocol_errors++;
-		xr_msg_put(m);
+		(void)xr_rq_refill(ch->rq, m, NULL, 0);
 		xr_channel_fail(ch, ret, why);
 		return;
 	}
+	ch->heard_at = ch->ctx->now;
 	xr_channel_acked(ch, acked);
 	if (!xr_type_windowed(h.type))
 		accept_control(ch, m, h.type);

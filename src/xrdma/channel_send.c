@@ -42,7 +42,7 @@ static int post(struct xrdma_channel *ch, struct ibv_send_wr *wr, enum xr_wqe_op
 	}
 	xr_flow_unpost(&ctx->flow, &ch->flow);
 	if (ret != ENOMEM || xr_flow_outstanding(&ch->flow) == 0)
-		xr_channel_fail(ch, -ret, "the device refuses a send");
+		xr_channel_break(ch, -ret, "the device refuses a send");
 	return -EAGAIN;
 }
 
@@ -62,7 +62,7 @@ static void fill_head(struct xrdma_channel *ch, const struct xrdma_msg *m, struc
 	} else if (m->type == XR_SLOT) {
 		h->slot = (uint16_t)m->slot;
 	} else if (m->type == XR_REGION) {
-		xr_region_describe(m->region, h);
+		xr_region_describe(ch, m->id, h);
 		h->tag = m->tag;
 		h->key.epoch = ch->bounds.epoch;
 	}
@@ -266,6 +266,20 @@ void xr_channel_acked(struct xrdma_channel *ch, uint16_t from)
 	}
 }
 
+void xr_channel_requeue(struct xrdma_channel *ch, uint16_t end)
+{
+	while (end != ch->win.acked) {
+		struct xrdma_msg **place = &ch->unacked[--end & ch->unacked_mask], *m = *place;
+
+		*place = NULL;
+		m->unacked = false;
+		m->state = XR_M_QUEUED;
+		list_add_tail(ch->queue.next, &m->link); /* before the first */
+		ch->queued++;
+		ch->ctx->stats.resent++;
+	}
+}
+
 /* ---- others ---- */
 
 bool xr_channel_post_beacon(struct xrdma_channel *ch)
@@ -273,6 +287,16 @@ bool xr_channel_post_beacon(struct xrdma_channel *ch)
 	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE};
 
 	return post(ch, &wr, XR_WQE_BEACON, NULL, true) == 0;
+}
+
+bool xr_channel_post_alive(struct xrdma_channel *ch)
+{
+	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE};
+
+	if (!room(ch, XR_SPARE_BEACON) || post(ch, &wr, XR_WQE_ALIVE, NULL, true))
+		return false;
+	ch->alive_posted = true;
+	return true;
 }
 
 int xr_channel_post_probe(struct xrdma_channel *ch)
@@ -328,6 +352,9 @@ static void end_wqe(struct xrdma_channel *ch, const struct xr_wqe *wqe, int stat
 		break;
 	case XR_WQE_BEACON:
 		break;
+	case XR_WQE_ALIVE:
+		ch->alive_posted = false;
+		break;
 	}
 }
 
@@ -342,7 +369,9 @@ void xr_channel_send_completed(struct xrdma_channel *ch, uint32_t pos, enum ibv_
 		return;
 	}
 	if (status)
-		xr_channel_fail(ch, status, ibv_wc_status_str(wc));
+		xr_channel_break(ch, status, ibv_wc_status_str(wc));
+	else
+		ch->heard_at = ctx->now;
 	for (uint32_t i = 0; i < n; i++) {
 		struct xr_wqe wqe = ch->wqes[(first + i) & ch->wqe_mask];
 

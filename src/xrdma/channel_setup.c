@@ -8,14 +8,17 @@
  *	          READ of the other's probe: the path works, and leads to who said HELLO
  *	OPEN  ->  <- OPEN	data may flow
  *
- * The connection stays, to notice the death of the peer's process.
+ * READY carries a token, by which a broken channel can be resumed (recover.c); the same exchange
+ * then follows RESUME. The connection stays, to notice the death of the peer's process.
  */
+#include "base/be.h"
 #include "base/rng.h"
 #include "xrdma/address.h"
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
 #include "xrdma/keys.h"
 #include "xrdma/log.h"
+#include "xrdma/region.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -73,6 +76,7 @@ static uint32_t largest_message(const struct xr_conf *conf)
 	return fits < conf->max_msg ? (uint32_t)fits : conf->max_msg;
 }
 
+/* After a break only what belongs to the queue pair changes: limits stand. */
 static int fill_hello(struct xrdma_channel *ch, const struct xr_gid *gid)
 {
 	struct xrdma_context *ctx = ch->ctx;
@@ -84,9 +88,10 @@ static int fill_hello(struct xrdma_channel *ch, const struct xr_gid *gid)
 	ch->psn &= 0xffffff;
 	h->version_min = XR_VERSION_MIN;
 	h->version_max = XR_VERSION_MAX;
-	h->flags = ctx->conf.trace ? XR_HELLO_TRACE : 0;
+	if (!xr_recovering(ch))
+		h->flags = ctx->conf.trace ? XR_HELLO_TRACE : 0;
 	h->incarnation = ctx->incarnation;
-	h->epoch = xr_epoch_next(0);
+	h->epoch = ch->epoch = xr_epoch_next(ch->epoch);
 	h->qpn = ch->qp->qp_num;
 	h->psn = ch->psn;
 	h->gid_type = (uint8_t)gid->type;
@@ -121,13 +126,13 @@ static int choose_gid(struct xrdma_channel *ch, const struct xr_gid **ret_gid)
 	return xr_gid_choose(&ctx->gids, &want, ret_gid);
 }
 
-static int boot_send(struct xrdma_channel *ch, enum xr_block_type type, const void *data,
-		     size_t len)
+int xr_channel_boot_send(struct xrdma_channel *ch, enum xr_block_type type, const void *data,
+			 size_t len)
 {
 	return xr_boot_send(ch->boot, (uint8_t)type, data, len, ch->ctx->now);
 }
 
-static int say_hello(struct xrdma_channel *ch)
+int xr_channel_say_hello(struct xrdma_channel *ch)
 {
 	uint8_t block[XR_HELLO_BYTES];
 	const struct xr_gid *gid;
@@ -136,37 +141,29 @@ static int say_hello(struct xrdma_channel *ch)
 	if (ret)
 		return ret;
 	ch->gid_index = gid->index;
-	ret = xr_qp_new(ch);
+	ret = xr_recovering(ch) ? xr_qp_rebuild(ch) : xr_qp_new(ch);
 	if (!ret)
 		ret = fill_hello(ch, gid);
 	if (ret)
 		return ret;
 	xr_channel_set_state(ch, XR_CH_HELLO);
-	return boot_send(ch, XR_BLOCK_HELLO, block, xr_hello_encode(&ch->ours, block));
+	return xr_channel_boot_send(ch, XR_BLOCK_HELLO, block, xr_hello_encode(&ch->ours, block));
 }
 
 /* ---- the peer's blocks ---- */
 
-static int agree(struct xrdma_channel *ch)
+/* What was agreed at first stands. */
+static int check_same(const struct xr_agreed *a, const struct xr_agreed *b)
 {
-	const struct xr_hello *peer = &ch->theirs;
-	int ret = xr_negotiate(&ch->ours, peer, &ch->agreed);
+	if (a->window == b->window && a->control == b->control &&
+	    a->small_bytes == b->small_bytes && a->max_msg == b->max_msg &&
+	    a->frag_bytes == b->frag_bytes)
+		return 0;
+	return xr_error(-EPROTO, "the peer resumes the channel with other limits");
+}
 
-	if (!ret)
-		ret = xr_gid_reachable((enum xr_gid_type)ch->ours.gid_type, &ch->ours.gid,
-				       (enum xr_gid_type)peer->gid_type, &peer->gid);
-	if (!ret && peer->probe_bytes < XR_PROBE_BYTES)
-		ret = xr_error(-EPROTO, "the peer's probe has %u bytes; %d are needed",
-			       peer->probe_bytes, XR_PROBE_BYTES);
-	if (ret)
-		return ret;
-	ch->bounds = (struct xr_bounds){
-		.small_bytes = ch->agreed.small_bytes,
-		.max_bytes = ch->agreed.max_msg,
-		.epoch = ch->agreed.epoch,
-		.trace = ch->ours.flags & peer->flags & XR_HELLO_TRACE,
-	};
-	ch->max_fragments = ch->agreed.reads_out;
+static int begin_window(struct xrdma_channel *ch)
+{
 	xr_window_init(&ch->win, ch->agreed.window, ch->agreed.control, ch->done_bits);
 	/* What was accepted before the limits were known. */
 	list_for_each (pos, &ch->queue) {
@@ -179,15 +176,72 @@ static int agree(struct xrdma_channel *ch)
 	return 0;
 }
 
+static int agree(struct xrdma_channel *ch)
+{
+	const struct xr_hello *peer = &ch->theirs;
+	struct xr_agreed agreed;
+	int ret = xr_negotiate(&ch->ours, peer, &agreed);
+
+	if (!ret && xr_recovering(ch))
+		ret = check_same(&agreed, &ch->agreed);
+	if (!ret)
+		ret = xr_gid_reachable((enum xr_gid_type)ch->ours.gid_type, &ch->ours.gid,
+				       (enum xr_gid_type)peer->gid_type, &peer->gid);
+	if (!ret && peer->probe_bytes < XR_PROBE_BYTES)
+		ret = xr_error(-EPROTO, "the peer's probe has %u bytes; %d are needed",
+			       peer->probe_bytes, XR_PROBE_BYTES);
+	if (ret)
+		return ret;
+	ch->agreed = agreed;
+	ch->epoch = agreed.epoch;
+	ch->bounds = (struct xr_bounds){
+		.small_bytes = ch->agreed.small_bytes,
+		.max_bytes = ch->agreed.max_msg,
+		.epoch = ch->agreed.epoch,
+		.trace = ch->ours.flags & peer->flags & XR_HELLO_TRACE,
+	};
+	ch->max_fragments = ch->agreed.reads_out;
+	return xr_recovering(ch) ? 0 : begin_window(ch);
+}
+
+/* Who resumes is who was there before. */
+static int read_hello(struct xrdma_channel *ch, const uint8_t *data, size_t len)
+{
+	struct xr_hello theirs;
+	int ret = xr_hello_decode(data, len, &theirs);
+
+	if (ret)
+		return xr_error(ret, "the peer sent a HELLO that is none");
+	if (xr_recovering(ch) && theirs.incarnation != ch->theirs.incarnation)
+		return xr_error(-EPROTO, "another than the peer resumes the channel");
+	ch->theirs = theirs;
+	return 0;
+}
+
+static int say_ready(struct xrdma_channel *ch)
+{
+	uint8_t token[XR_TOKEN_BYTES];
+
+	if (!xr_recovering(ch) && getrandom(&ch->rec.our_token, sizeof(ch->rec.our_token), 0) !=
+					  sizeof(ch->rec.our_token))
+		return xr_error(-EIO, "no random numbers");
+	put_be64(token, ch->rec.our_token);
+	return xr_channel_boot_send(ch, XR_BLOCK_READY, token, sizeof(token));
+}
+
 static int got_hello(struct xrdma_channel *ch, const uint8_t *data, size_t len)
 {
 	int ret;
 
 	if (ch->state != XR_CH_HELLO && (ch->state != XR_CH_DIALING || ch->dialed))
 		return xr_error(-EPROTO, "the peer says HELLO at the wrong time");
-	ret = xr_hello_decode(data, len, &ch->theirs);
-	if (!ret && ch->state == XR_CH_DIALING)
-		ret = say_hello(ch);
+	ret = read_hello(ch, data, len);
+	if (ret)
+		return ret;
+	if (ch->state == XR_CH_DIALING) {
+		xr_recover_retire(ch);
+		ret = xr_channel_say_hello(ch);
+	}
 	if (!ret)
 		ret = agree(ch);
 	if (!ret)
@@ -195,16 +249,20 @@ static int got_hello(struct xrdma_channel *ch, const uint8_t *data, size_t len)
 	if (ret)
 		return ret;
 	xr_channel_set_state(ch, XR_CH_READY);
-	return boot_send(ch, XR_BLOCK_READY, NULL, 0);
+	return say_ready(ch);
 }
 
-static int got_ready(struct xrdma_channel *ch)
+static int got_ready(struct xrdma_channel *ch, const uint8_t *data, size_t len)
 {
 	struct xrdma_msg *m;
 	int ret;
 
 	if (ch->state != XR_CH_READY)
 		return xr_error(-EPROTO, "the peer says READY at the wrong time");
+	if (len >= XR_TOKEN_BYTES && !xr_recovering(ch)) {
+		ch->rec.their_token = get_be64(data);
+		ch->rec.resumable = true;
+	}
 	m = xr_msg_rx_new(ch->ctx);
 	if (!m)
 		return -ENOBUFS;
@@ -218,6 +276,19 @@ static int got_ready(struct xrdma_channel *ch)
 		return ret;
 	xr_channel_set_state(ch, XR_CH_PROBING);
 	return 0;
+}
+
+/* Whoever knows the channel from before learns the new keys of what it knows. */
+static int say_keys(struct xrdma_channel *ch)
+{
+	uint8_t keys[XR_REGIONS_MAX * XR_KEYS_ENTRY_BYTES];
+	int ret;
+
+	if (!xr_recovering(ch))
+		return 0;
+	ret = xr_exports_renew(ch);
+	return ret ? ret
+		   : xr_channel_boot_send(ch, XR_BLOCK_KEYS, keys, xr_exports_encode(ch, keys));
 }
 
 void xr_channel_probe_ended(struct xrdma_channel *ch)
@@ -236,20 +307,38 @@ void xr_channel_probe_ended(struct xrdma_channel *ch)
 		return;
 	}
 	xr_channel_set_state(ch, XR_CH_OPENING);
-	if (boot_send(ch, XR_BLOCK_OPEN, NULL, 0))
-		xr_channel_fail(ch, -ECONNRESET, xr_boot_why(ch->boot));
+	if (say_keys(ch) || xr_channel_boot_send(ch, XR_BLOCK_OPEN, NULL, 0))
+		xr_channel_break(ch, -ECONNRESET, xrdma_last_error());
 	else if (ch->peer_open)
 		xr_channel_opened(ch);
 }
 
 void xr_channel_opened(struct xrdma_channel *ch)
 {
+	bool recovered = xr_recovering(ch);
+
 	xr_boot_established(ch->boot);
 	xr_channel_set_state(ch, XR_CH_OPEN);
-	ch->ctx->stats.channels_opened++;
+	xr_recover_opened(ch);
+	xr_keepalive_start(ch);
+	ch->ctx->stats.channels_opened += !recovered;
 	ch->announced = true;
 	if (ch->handlers.on_event)
-		ch->handlers.on_event(ch, XRDMA_CONNECTED, 0, ch->arg);
+		ch->handlers.on_event(ch, recovered ? XRDMA_RECOVERED : XRDMA_CONNECTED, 0,
+				      ch->arg);
+}
+
+static int got_keys(struct xrdma_channel *ch, const uint8_t *data, size_t len)
+{
+	int ret;
+
+	if (!ch->rec.keys_due || ch->state < XR_CH_READY)
+		return xr_error(-EPROTO, "the peer says KEYS at the wrong time");
+	ret = xr_remotes_renew(ch, data, len);
+	ch->rec.keys_due = false;
+	if (!ret && xr_channel_flows(ch))
+		xr_move_restart(ch);
+	return ret;
 }
 
 static int got_open(struct xrdma_channel *ch)
@@ -262,11 +351,12 @@ static int got_open(struct xrdma_channel *ch)
 	return 0;
 }
 
-static int got_reject(const uint8_t *data, size_t len)
+static int got_reject(struct xrdma_channel *ch, const uint8_t *data, size_t len)
 {
 	char why[XR_REJECT_TEXT + 1];
 	int status;
 
+	ch->rec.refused = true;
 	if (xr_reject_decode(data, len, &status, why))
 		return xr_error(-EPROTO, "the peer sent a REJECT that is none");
 	return xr_error(status, "the peer refuses: %s", why);
@@ -278,13 +368,17 @@ static int got_block(struct xrdma_channel *ch, uint8_t type, const uint8_t *data
 	case XR_BLOCK_HELLO:
 		return got_hello(ch, data, len);
 	case XR_BLOCK_READY:
-		return got_ready(ch);
+		return got_ready(ch, data, len);
 	case XR_BLOCK_OPEN:
 		return got_open(ch);
 	case XR_BLOCK_REJECT:
-		return got_reject(data, len);
+		return got_reject(ch, data, len);
+	case XR_BLOCK_RESUME:
+		return xr_recover_got_resume(ch, data, len);
+	case XR_BLOCK_KEYS:
+		return got_keys(ch, data, len);
 	case XR_BLOCK_BYE:
-		if (ch->state < XR_CH_OPEN)
+		if (ch->state < XR_CH_OPEN && !xr_recovering(ch))
 			return xr_error(-EPROTO, "the peer says BYE at the wrong time");
 		ch->tcp_bye = true;
 		return 0;
@@ -301,47 +395,86 @@ static void watch_boot(struct xrdma_channel *ch)
 	xr_timer_set(ch->ctx, &ch->boot_timer, xr_boot_deadline(ch->boot));
 }
 
-/* Say why, if the peer is still there to hear it. */
-static void boot_failed(struct xrdma_channel *ch, int status)
+/* Errors that no further attempt can mend. */
+static bool hopeless(const struct xrdma_channel *ch, int status)
+{
+	return ch->rec.refused || status == -EPROTO || status == -EPROTONOSUPPORT ||
+	       status == -ESTALE || status == -EREMCHG;
+}
+
+/* A block was refused by us, or refuses us. Say why, if the peer is still there to hear it. */
+static void block_failed(struct xrdma_channel *ch, int status)
 {
 	char why[XR_ERROR_BYTES];
 
 	snprintf(why, sizeof(why), "%s", xrdma_last_error());
-	if (ch->state < XR_CH_OPEN && *xr_boot_why(ch->boot) == '\0') {
+	if (xr_recovering(ch) && !hopeless(ch, status)) {
+		xr_channel_break(ch, status, why);
+		return;
+	}
+	if (ch->state < XR_CH_OPEN && !xr_recovering(ch) && *xr_boot_why(ch->boot) == '\0') {
 		uint8_t block[XR_REJECT_BYTES];
 
-		(void)boot_send(ch, XR_BLOCK_REJECT, block, xr_reject_encode(status, why, block));
+		(void)xr_channel_boot_send(ch, XR_BLOCK_REJECT, block,
+					   xr_reject_encode(status, why, block));
 	}
 	xr_channel_fail(ch, status, why);
 }
 
-static void boot_step(struct xrdma_channel *ch)
+static void connection_ended(struct xrdma_channel *ch, int status)
 {
-	int ret = xr_boot_io(ch->boot, ch->ctx->now), err = 0;
+	char why[XR_ERROR_BYTES];
+
+	snprintf(why, sizeof(why), "%s", xr_boot_why(ch->boot));
+	if (ch->tcp_bye || ch->state >= XR_CH_DRAINING) {
+		xr_channel_boot_close(ch);
+		/* Who said BYE here has said it there before: it lies in the completion queue. */
+		xr_timer_set(ch->ctx, &ch->boot_timer, ch->ctx->now + LAST_WORDS_NS);
+	} else if (ch->rec.resumable && (xr_recovering(ch) || ch->state >= XR_CH_OPEN) &&
+		   !hopeless(ch, status) && status != -EACCES /* of TLS: not the peer */) {
+		xr_recover_boot_lost(ch, status, why);
+	} else {
+		xr_channel_boot_close(ch);
+		xr_channel_fail(ch, status, why);
+	}
+}
+
+/* 1: ch is no more, its connection another channel's. */
+static int take_blocks(struct xrdma_channel *ch)
+{
 	const uint8_t *data;
+	int ret = 0;
 	uint8_t type;
 	size_t len;
 
 	if (ch->dialed && ch->state == XR_CH_DIALING && xr_boot_is_open(ch->boot))
-		err = say_hello(ch);
-	while (!err && ch->state < XR_CH_DRAINING && xr_boot_next(ch->boot, &type, &data, &len))
-		err = got_block(ch, type, data, len);
-	if (!ret && *xr_boot_why(ch->boot) != '\0')
-		ret = xr_boot_io(ch->boot,
-				 ch->ctx->now); /* it died of what we sent or looked for */
-	if (err) {
-		boot_failed(ch, err);
-	} else if (ret && !ch->tcp_bye) {
-		xr_error(ret, "%s", xr_boot_why(ch->boot));
-		boot_failed(ch, ret);
-	}
-	if (ret) {
-		xr_channel_boot_close(ch);
-		/* Who said BYE here has said it there before: it lies in the completion queue. */
-		xr_timer_set(ch->ctx, &ch->boot_timer, ch->ctx->now + LAST_WORDS_NS);
-	} else {
+		ret = xr_channel_say_hello(ch);
+	while (!ret && ch->boot && ch->state < XR_CH_DRAINING &&
+	       xr_boot_next(ch->boot, &type, &data, &len))
+		ret = got_block(ch, type, data, len);
+	return ret;
+}
+
+static void boot_step(struct xrdma_channel *ch)
+{
+	int lost = xr_boot_io(ch->boot, ch->ctx->now);
+	int ret = take_blocks(ch);
+
+	if (ret > 0)
+		return;
+	if (ret)
+		block_failed(ch, ret);
+	if (!lost && ch->boot && *xr_boot_why(ch->boot) != '\0') /* of what we sent or looked for */
+		lost = xr_boot_io(ch->boot, ch->ctx->now);
+	/* Whatever the queue pair was doing: the peer had nothing more to come. */
+	if (ch->tcp_bye && xr_recovering(ch))
+		xr_channel_fail(ch, ch->close_asked && xr_channel_all_sent(ch) ? 0 : -ECONNRESET,
+				"the peer has closed it");
+	if (ch->boot && lost)
+		connection_ended(ch, lost);
+	else if (ch->boot)
 		watch_boot(ch);
-	}
+	xr_recover_step(ch);
 	xr_channel_touch(ch);
 }
 
@@ -364,7 +497,7 @@ void xr_channel_boot_due(struct xr_timer *t)
 void xr_channel_boot_bye(struct xrdma_channel *ch)
 {
 	if (ch->boot)
-		(void)boot_send(ch, XR_BLOCK_BYE, NULL, 0);
+		(void)xr_channel_boot_send(ch, XR_BLOCK_BYE, NULL, 0);
 }
 
 void xr_channel_boot_close(struct xrdma_channel *ch)
@@ -377,7 +510,7 @@ void xr_channel_boot_close(struct xrdma_channel *ch)
 	ch->boot = NULL;
 }
 
-static int start(struct xrdma_channel *ch)
+int xr_channel_boot_watch(struct xrdma_channel *ch)
 {
 	int ret = xr_watch_add(ch->ctx, &ch->boot_watch, xr_boot_fd(ch->boot),
 			       xr_boot_events(ch->boot), boot_ready);
@@ -411,7 +544,7 @@ int xrdma_connect(struct xrdma_context *ctx, const char *address,
 	ch->announced = true;
 	ret = xr_boot_connect(&ctx->boot, address, ctx->now, &ch->boot);
 	if (!ret)
-		ret = start(ch);
+		ret = xr_channel_boot_watch(ch);
 	if (ret) {
 		xr_channel_discard(ch);
 		return ret;
@@ -431,7 +564,7 @@ static void accept_one(struct xrdma_listener *l, struct xr_boot *boot)
 		return;
 	}
 	ch->boot = boot;
-	if (start(ch))
+	if (xr_channel_boot_watch(ch))
 		xr_channel_discard(ch);
 	else
 		boot_step(ch);

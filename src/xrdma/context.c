@@ -256,6 +256,7 @@ static void close_all(struct xrdma_context *ctx)
 	if (ctx->boot_open)
 		xr_boot_world_fini(&ctx->boot);
 	xr_progress_fini(ctx);
+	xr_qp_cache_free(ctx);
 	if (ctx->srq.srq)
 		(void)ibv_destroy_srq(ctx->srq.srq);
 	if (ctx->srq.slots)
@@ -315,6 +316,7 @@ int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx)
 	list_init(&ctx->channels);
 	list_init(&ctx->touched);
 	list_init(&ctx->ended);
+	list_init(&ctx->qp_cache);
 	list_init(&ctx->listeners);
 	list_init(&ctx->regions);
 	ctx->epoll_fd = ctx->wake_watch.fd = ctx->timer_watch.fd = -1;
@@ -323,6 +325,7 @@ int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx)
 	if (ret == 0 &&
 	    getrandom(&ctx->incarnation, sizeof(ctx->incarnation), 0) != sizeof(ctx->incarnation))
 		ret = xr_error(-EIO, "no random numbers");
+	ctx->rng = (struct rng){ctx->incarnation};
 	if (ret) {
 		close_all(ctx);
 		return ret;

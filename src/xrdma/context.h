@@ -4,6 +4,7 @@
 #define XR_CONTEXT_H
 
 #include "base/list.h"
+#include "base/rng.h"
 #include "base/timerq.h"
 #include "xrdma/boot.h"
 #include "xrdma/conf.h"
@@ -53,6 +54,7 @@ struct xrdma_context {
 	struct xr_conf conf;
 	unsigned forks; /* the process's count at xrdma_open() */
 	uint64_t incarnation;
+	struct rng rng; /* for back-off: no secrets */
 
 	struct ibv_context *verbs;
 	struct ibv_device_attr attr;
@@ -111,6 +113,7 @@ struct xrdma_context {
 	unsigned number;                  /* within the process */
 	uint32_t untraced;                /* calls since the last traced one */
 	uint64_t slow_told_at;
+	struct list qp_cache; /* in RESET */
 	struct xr_stats stats;
 };
 

@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "xrdma/exit.h"
 
-#include "xrdma/context.h"
-#include "xrdma/region.h"
-
 #include <pthread.h>
 #include <stdlib.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct list regions = {&regions, &regions};
+static struct list exposed = {&exposed, &exposed};
 static bool exited;
 
 static void deregister_all(void)
 {
 	pthread_mutex_lock(&lock);
 	exited = true;
-	list_for_each (pos, &regions) {
-		struct xrdma_region *region = container_of(pos, struct xrdma_region, of_process);
-
-		(void)ibv_dereg_mr(region->mem.mr);
-	}
+	list_for_each (pos, &exposed)
+		(void)ibv_dereg_mr(container_of(pos, struct xr_exposed, of_process)->mr);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -32,24 +26,24 @@ int xr_exit_init(void)
 void xr_exit_forked(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	list_init(&regions);
+	list_init(&exposed);
 }
 
-void xr_exit_add(struct xrdma_region *region)
+void xr_exit_add(struct xr_exposed *key)
 {
 	pthread_mutex_lock(&lock);
-	list_add_tail(&regions, &region->of_process);
+	list_add_tail(&exposed, &key->of_process);
 	pthread_mutex_unlock(&lock);
 }
 
-bool xr_exit_remove(struct xrdma_region *region)
+bool xr_exit_remove(struct xr_exposed *key)
 {
 	bool still;
 
 	pthread_mutex_lock(&lock);
 	still = !exited;
 	if (still)
-		list_del(&region->of_process);
+		list_del(&key->of_process);
 	pthread_mutex_unlock(&lock);
 	return still;
 }

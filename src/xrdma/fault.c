@@ -116,7 +116,7 @@ void xr_faults_forget(struct xrdma_channel *ch)
 
 			if (d->ch != ch)
 				continue;
-			xr_msg_put(d->m);
+			(void)xr_rq_refill(ch->rq, d->m, NULL, 0);
 			drop_delayed(d);
 		}
 	}
@@ -293,8 +293,8 @@ bool xr_fault_in(struct xrdma_channel *ch, struct xrdma_msg *m, const struct ibv
 		return false;
 	case XR_FAULT_FAIL:
 		status = (enum ibv_wc_status)rule->argument;
-		xr_msg_put(m);
-		xr_channel_fail(ch, xr_wc_status(ch->ctx, status), ibv_wc_status_str(status));
+		(void)xr_rq_refill(ch->rq, m, NULL, 0);
+		xr_channel_break(ch, xr_wc_status(ch->ctx, status), ibv_wc_status_str(status));
 		return true;
 	}
 	return false;

@@ -6,6 +6,7 @@
  */
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
+#include "xrdma/region.h"
 
 #include <errno.h>
 
@@ -53,6 +54,25 @@ bool xr_move_pump(struct xrdma_channel *ch)
 	return true;
 }
 
+/*
+ * Not done, and not for a reason of its own: it starts again when the channel is whole. Moving the
+ * same bytes twice does no harm: until it is told that the operation is done, nobody may rely on
+ * what is there.
+ */
+static bool may_repeat(const struct xrdma_msg *m)
+{
+	switch (m->status) {
+	case 0:
+		return m->posted < m->len;
+	case -ETIMEDOUT:
+	case -ECONNRESET:
+	case -ENOBUFS:
+		return true;
+	default:
+		return false;
+	}
+}
+
 void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status)
 {
 	ch->fragments--;
@@ -60,6 +80,11 @@ void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status)
 		m->status = status;
 	if (m->wrs || (m->posted < m->len && xr_channel_flows(ch)))
 		return;
+	if (m->state == XR_M_MOVING && ch->state == XR_CH_BREAKING && may_repeat(m)) {
+		list_del(&m->moving);
+		list_add_tail(&ch->rec.moves, &m->moving);
+		return;
+	}
 	if (m->state == XR_M_MOVING) {
 		int ret = m->posted < m->len && m->status == 0 ? -ECONNRESET : m->status;
 
@@ -76,6 +101,30 @@ void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status)
 		xr_channel_deliver_reply(ch, m);
 	else
 		xr_channel_deliver(ch);
+}
+
+void xr_move_suspend(struct xrdma_channel *ch)
+{
+	for (struct list *node = list_pop(&ch->moving); node; node = list_pop(&ch->moving))
+		list_add_tail(&ch->rec.moves, node);
+}
+
+void xr_move_restart(struct xrdma_channel *ch)
+{
+	for (struct list *node = list_pop(&ch->rec.moves); node; node = list_pop(&ch->rec.moves)) {
+		struct xrdma_msg *m = moving_msg(node);
+
+		m->status = 0;
+		m->key = m->remote->key;
+		m->key.addr += m->remote_offset;
+		if (m->key.epoch == ch->bounds.epoch) {
+			xr_move_start(ch, m);
+			continue;
+		}
+		ch->ctx->stats.stale_epochs++;
+		xr_msg_to_app(m);
+		m->done(ch, -ESTALE, m, m->arg);
+	}
 }
 
 /* A large message was announced: m has key and len, and no memory yet. */

@@ -192,3 +192,15 @@ void xr_mem_region_free(struct xr_mem *mem, struct xr_region_mem *region)
 {
 	xr_region_mem_free(&mem->source, region);
 }
+
+int xr_mem_region_key(struct xr_mem *mem, const struct xr_region_mem *region, unsigned access,
+		      struct ibv_mr **ret_mr)
+{
+	return xr_reg_mr(&mem->source.reg, region->map.addr, region->map.bytes, access, XR_COLD,
+			 ret_mr);
+}
+
+void xr_mem_region_unkey(struct xr_mem *mem, struct ibv_mr *mr)
+{
+	xr_reg_dereg(&mem->source.reg, mr);
+}

@@ -97,5 +97,9 @@ void xr_mem_stats(const struct xr_mem *mem, struct xr_mem_stats *ret_stats);
 int xr_mem_region_new(struct xr_mem *mem, size_t bytes, unsigned access, int numa_node,
 		      struct xr_region_mem *ret_region);
 void xr_mem_region_free(struct xr_mem *mem, struct xr_region_mem *region);
+/* One more key to it, with rights of its own. */
+int xr_mem_region_key(struct xr_mem *mem, const struct xr_region_mem *region, unsigned access,
+		      struct ibv_mr **ret_mr);
+void xr_mem_region_unkey(struct xr_mem *mem, struct ibv_mr *mr);
 
 #endif

@@ -72,7 +72,9 @@ struct xrdma_msg {
 	/* fragments of a large payload or one-sided operation */
 	struct list moving;
 	struct xr_key key;
-	uint32_t posted; /* bytes of which READs or WRITEs are posted */
+	struct xrdma_remote_region *remote; /* one-sided: to or from it... */
+	uint64_t remote_offset;             /* ...there */
+	uint32_t posted;                    /* bytes of which READs or WRITEs are posted */
 	bool write;
 	xrdma_done *done;
 	void *arg;

@@ -226,7 +226,7 @@ static void handle_receive(struct xrdma_context *ctx, const struct ibv_wc *wc)
 		else if (m)
 			xr_msg_put(m);
 		if (ch && status)
-			xr_channel_fail(ch, status, ibv_wc_status_str(wc->status));
+			xr_channel_break(ch, status, ibv_wc_status_str(wc->status));
 		if (ch)
 			xr_channel_touch(ch);
 		return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "xrdma/region.h"
 
+#include "base/be.h"
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
 #include "xrdma/exit.h"
@@ -16,17 +17,20 @@ void xr_region_unuse(struct xrdma_region *region)
 	region->uses--;
 }
 
-void xr_region_describe(const struct xrdma_region *region, struct xr_head *h)
+void xr_region_describe(const struct xrdma_channel *ch, uint32_t id, struct xr_head *h)
 {
+	const struct xr_export *export = &ch->exports[id];
+	const struct xrdma_region *region = export->region;
+
 	h->key.addr = (uintptr_t)region->mem.map.addr;
-	h->key.rkey = region->rkey;
+	h->key.rkey = export->key->rkey;
 	h->n_slots = region->attr.n_slots;
 	h->slot_bytes = region->attr.slot_bytes;
 }
 
 bool xr_region_arrived_slot(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h)
 {
-	struct xrdma_region *region = h->id < ch->n_exports ? ch->exports[h->id] : NULL;
+	struct xrdma_region *region = h->id < ch->n_exports ? ch->exports[h->id].region : NULL;
 
 	if (!region || h->slot >= region->attr.n_slots || h->len > region->attr.slot_bytes)
 		return false;
@@ -69,16 +73,24 @@ int xr_remote_new(struct xrdma_channel *ch, const struct xr_head *h)
 	return 0;
 }
 
+void xr_remote_forget(struct xrdma_channel *ch, uint32_t id)
+{
+	while (ch->n_remotes > id) {
+		struct list *last = ch->remotes.prev;
+
+		list_del(last);
+		free(container_of(last, struct xrdma_remote_region, link));
+		ch->n_remotes--;
+	}
+}
+
 void xr_regions_forget(struct xrdma_channel *ch)
 {
 	list_for_each_safe (pos, &ch->remotes) {
 		list_del(pos);
 		free(container_of(pos, struct xrdma_remote_region, link));
 	}
-	for (uint32_t i = 0; i < ch->n_exports; i++) {
-		if (ch->exports[i])
-			ch->exports[i]->exports--;
-	}
+	xr_exports_revoke(ch);
 	free(ch->exports);
 	ch->exports = NULL;
 	ch->n_exports = 0;
@@ -87,7 +99,7 @@ void xr_regions_forget(struct xrdma_channel *ch)
 static void free_region(struct xrdma_region *region)
 {
 	list_del(&region->link);
-	if (xr_exit_remove(region))
+	if (xr_exit_remove(&region->own))
 		xr_mem_region_free(region->ctx->mem, &region->mem);
 	free(region);
 }
@@ -98,7 +110,7 @@ void xr_regions_free_all(struct xrdma_context *ctx)
 		free_region(container_of(pos, struct xrdma_region, link));
 }
 
-/* ---- public: ours ---- */
+/* ---- keys ---- */
 
 static unsigned access_of(unsigned rights)
 {
@@ -110,6 +122,90 @@ static unsigned access_of(unsigned rights)
 		access |= IBV_ACCESS_REMOTE_WRITE;
 	return access;
 }
+
+static int expose(struct xrdma_channel *ch, struct xr_export *export)
+{
+	struct xr_exposed *key = malloc(sizeof(*key));
+	int ret;
+
+	if (!key)
+		return xr_error(-ENOMEM, "out of memory for a key");
+	ret = xr_mem_region_key(ch->ctx->mem, &export->region->mem,
+				access_of(export->region->attr.rights), &key->mr);
+	if (ret) {
+		free(key);
+		return ret;
+	}
+	key->rkey = key->mr->rkey;
+	xr_exit_add(key);
+	export->key = key;
+	return 0;
+}
+
+static void revoke(struct xrdma_channel *ch, struct xr_export *export)
+{
+	if (export->key && xr_exit_remove(export->key))
+		xr_mem_region_unkey(ch->ctx->mem, export->key->mr);
+	free(export->key);
+	export->key = NULL;
+}
+
+void xr_exports_revoke(struct xrdma_channel *ch)
+{
+	for (uint32_t i = 0; i < ch->n_exports; i++)
+		revoke(ch, &ch->exports[i]);
+}
+
+int xr_exports_renew(struct xrdma_channel *ch)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < ch->n_exports && !ret; i++) {
+		if (ch->exports[i].region)
+			ret = expose(ch, &ch->exports[i]);
+	}
+	return ret;
+}
+
+size_t xr_exports_encode(const struct xrdma_channel *ch,
+			 uint8_t out[static XR_REGIONS_MAX * XR_KEYS_ENTRY_BYTES])
+{
+	uint8_t *p = out;
+
+	for (uint32_t i = 0; i < ch->n_exports; i++) {
+		struct xr_head h = {.key.epoch = ch->bounds.epoch};
+
+		if (!ch->exports[i].region)
+			continue;
+		xr_region_describe(ch, i, &h);
+		put_be32(p, i);
+		xr_key_encode(&h.key, p + 4);
+		p += XR_KEYS_ENTRY_BYTES;
+	}
+	return (size_t)(p - out);
+}
+
+int xr_remotes_renew(struct xrdma_channel *ch, const uint8_t *in, size_t len)
+{
+	if (len % XR_KEYS_ENTRY_BYTES || len > XR_REGIONS_MAX * XR_KEYS_ENTRY_BYTES)
+		return xr_error(-EPROTO, "the peer sent KEYS that are none");
+	for (const uint8_t *p = in; p < in + len; p += XR_KEYS_ENTRY_BYTES) {
+		struct xrdma_remote_region *remote = xr_remote_find(ch, get_be32(p));
+		struct xr_key key;
+
+		if (!remote) /* its REGION message is to come */
+			continue;
+		xr_key_decode(p + 4, &key);
+		if (xr_key_check(&key, ch->bounds.epoch, remote->slot_bytes * remote->n_slots)) {
+			ch->ctx->stats.stale_epochs++;
+			return -ESTALE;
+		}
+		remote->key = key;
+	}
+	return 0;
+}
+
+/* ---- public: ours ---- */
 
 static int check_attr(const struct xrdma_region_attr *attr, size_t *ret_slot_bytes)
 {
@@ -141,7 +237,7 @@ int xrdma_region_new(struct xrdma_context *ctx, const struct xrdma_region_attr *
 	region = calloc(1, sizeof(*region));
 	if (!region)
 		return xr_error(-ENOMEM, "out of memory for a region");
-	ret = xr_mem_region_new(ctx->mem, slot_bytes * attr->n_slots, access_of(attr->rights),
+	ret = xr_mem_region_new(ctx->mem, slot_bytes * attr->n_slots, IBV_ACCESS_LOCAL_WRITE,
 				attr->numa_node, &region->mem);
 	if (ret) {
 		free(region);
@@ -150,9 +246,9 @@ int xrdma_region_new(struct xrdma_context *ctx, const struct xrdma_region_attr *
 	region->ctx = ctx;
 	region->attr = *attr;
 	region->attr.slot_bytes = slot_bytes;
-	region->rkey = region->mem.mr->rkey;
+	region->own.mr = region->mem.mr;
 	list_add_tail(&ctx->regions, &region->link);
-	xr_exit_add(region);
+	xr_exit_add(&region->own);
 	*ret_region = region;
 	return 0;
 }
@@ -172,8 +268,10 @@ int xrdma_region_free(struct xrdma_region *region)
 		struct xrdma_channel *ch = container_of(pos, struct xrdma_channel, link);
 
 		for (uint32_t i = 0; i < ch->n_exports; i++) {
-			if (ch->exports[i] == region)
-				ch->exports[i] = NULL;
+			if (ch->exports[i].region != region)
+				continue;
+			revoke(ch, &ch->exports[i]);
+			ch->exports[i].region = NULL;
 		}
 	}
 	free_region(region);
@@ -213,14 +311,14 @@ static int header_only(struct xrdma_channel *ch, enum xr_type type, struct xrdma
 
 int xrdma_region_export(struct xrdma_region *region, struct xrdma_channel *ch, uint32_t tag)
 {
-	struct xrdma_region **exports;
+	struct xr_export *exports, *export;
 	struct xrdma_msg *m;
 	int ret;
 
 	if (ch->n_exports == XR_REGIONS_MAX)
 		return xr_error(-ENOSPC, "%d regions are exported over this channel",
 				XR_REGIONS_MAX);
-	exports = realloc(ch->exports, (ch->n_exports + 1) * sizeof(struct xrdma_region *));
+	exports = realloc(ch->exports, (ch->n_exports + 1) * sizeof(struct xr_export));
 	if (!exports)
 		return xr_error(-ENOMEM, "out of memory for an export");
 	ch->exports = exports;
@@ -230,15 +328,20 @@ int xrdma_region_export(struct xrdma_region *region, struct xrdma_channel *ch, u
 	m->id = ch->n_exports;
 	m->tag = tag;
 	m->region = region;
-	ret = xr_channel_send(ch, m, false);
+	export = &exports[ch->n_exports];
+	*export = (struct xr_export){.region = region};
+	/* Between two epochs there are no keys: it gets one with the others. */
+	ret = xr_recovering(ch) && ch->state >= XR_CH_BREAKING ? 0 : expose(ch, export);
+	if (!ret)
+		ret = xr_channel_send(ch, m, false);
 	if (ret) {
+		revoke(ch, export);
 		m->region = NULL;
 		xr_msg_put(m);
 		return ret;
 	}
 	region->uses++;
-	region->exports++;
-	exports[ch->n_exports++] = region;
+	ch->n_exports++;
 	return 0;
 }
 
@@ -285,10 +388,14 @@ static int one_sided(struct xrdma_channel *ch, struct xrdma_remote_region *remot
 	if (m->ch != ch || m->state != XR_M_APP || m->region || !m->len || !done)
 		return xr_error(-EINVAL, "a one-sided operation needs a message of this channel, "
 					 "not empty and not in a slot, and a function to tell");
-	if (!xr_channel_flows(ch) || !xr_channel_accepts(ch))
+	if (!(xr_channel_flows(ch) || xr_recovering(ch)) || !xr_channel_accepts(ch))
 		return xr_error(-EPIPE, "the channel is not open");
-	if (remote->key.epoch != ch->bounds.epoch)
-		return xr_error(-ESTALE, "the region's key is of an earlier epoch");
+	/* While the channel is broken all keys are stale: the operation waits for new ones. */
+	if (!xr_recovering(ch) && !ch->rec.keys_due && remote->key.epoch != ch->bounds.epoch) {
+		ch->ctx->stats.stale_epochs++;
+		return xr_error(-ESTALE, "the region's key is of an earlier epoch: the peer has "
+					 "freed the region");
+	}
 	if (!write && m->origin == XR_FROM_TX) {
 		/* Send memory must not be written by the NIC: trade it for receive memory. */
 		struct xr_buf tx = m->buf;
@@ -302,12 +409,18 @@ static int one_sided(struct xrdma_channel *ch, struct xrdma_remote_region *remot
 	if (ret)
 		return ret;
 	xr_msg_from_app(m, XR_M_MOVING);
+	m->remote = remote;
+	m->remote_offset = slot * remote->slot_bytes + offset;
 	m->key = remote->key;
-	m->key.addr += slot * remote->slot_bytes + offset;
+	m->key.addr += m->remote_offset;
 	m->write = write;
 	m->status = 0;
 	m->done = done;
 	m->arg = arg;
+	if (xr_recovering(ch) || ch->rec.keys_due) {
+		list_add_tail(&ch->rec.moves, &m->moving);
+		return 0;
+	}
 	xr_move_start(ch, m);
 	xr_channel_pump(ch);
 	return 0;

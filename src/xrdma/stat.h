@@ -31,15 +31,22 @@ struct xrdma_context;
 	X(channels_failed)                                                                         \
 	X(protocol_errors) /* peers that did not keep to the protocol */                           \
 	X(stale_epochs)                                                                            \
+	X(keepalives) /* questions to silent peers */                                              \
+	X(breaks)     /* of channels that were open */                                             \
+	X(recoveries)                                                                              \
+	X(redials)           /* TCP connections to a peer we had one with */                       \
+	X(resent)            /* messages sent again after a recovery */                            \
 	X(stale_completions) /* of queue pairs that are no more */                                 \
-	X(qps)               /* existing now */                                                    \
-	X(receives_posted)   /* now */                                                             \
-	X(sends_posted)      /* now */                                                             \
-	X(messages_held)     /* by the application, now */                                         \
-	X(wc_access)         /* completions by status: the peer refused */                         \
-	X(wc_silent)         /* the peer's NIC does not answer */                                  \
-	X(wc_rnr)            /* the peer had no receive posted */                                  \
-	X(wc_flushed)        /* bystanders of an error */                                          \
+	X(qps_cached)        /* of closed channels, for the next, now */                           \
+	X(qps_reused)                                                                              \
+	X(qps)             /* of channels, now */                                                  \
+	X(receives_posted) /* now */                                                               \
+	X(sends_posted)    /* now */                                                               \
+	X(messages_held)   /* by the application, now */                                           \
+	X(wc_access)       /* completions by status: the peer refused */                           \
+	X(wc_silent)       /* the peer's NIC does not answer */                                    \
+	X(wc_rnr)          /* the peer had no receive posted */                                    \
+	X(wc_flushed)      /* bystanders of an error */                                            \
 	X(wc_other)                                                                                \
 	X(memory_regions) /* now */                                                                \
 	X(memory_bytes)   /* registered now */                                                     \

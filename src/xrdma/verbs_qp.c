@@ -75,34 +75,48 @@ static int size_queues(struct xrdma_channel *ch)
 			    &ch->heads);
 }
 
-static int create(struct xrdma_channel *ch, uint32_t receives)
+/* One that is new; no attribute of a device tells how much it can inline. */
+static struct ibv_qp *make(struct xrdma_channel *ch, struct xr_qp_shape *shape)
 {
 	struct xrdma_context *ctx = ch->ctx;
 	struct ibv_qp_init_attr attr = {
 		.send_cq = ctx->cq,
 		.recv_cq = ctx->cq,
 		.srq = ch->rq->srq,
-		.cap = {.max_send_wr = ch->flow.size,
-			.max_recv_wr = ch->rq->srq ? 0 : receives,
+		.cap = {.max_send_wr = shape->sends,
+			.max_recv_wr = shape->receives,
 			.max_send_sge = 2,
 			.max_recv_sge = 1,
-			.max_inline_data = ctx->conf.max_inline},
+			.max_inline_data = shape->inline_bytes},
 		.qp_type = IBV_QPT_RC,
 	};
+	struct ibv_qp *qp = ibv_create_qp(ctx->pd, &attr);
 
-	ch->qp = ibv_create_qp(ctx->pd, &attr);
-	while (!ch->qp && errno == EINVAL && attr.cap.max_inline_data) {
-		/* No attribute tells how much a device can inline. */
+	while (!qp && errno == EINVAL && attr.cap.max_inline_data) {
 		attr.cap.max_inline_data /= 2;
-		ch->qp = ibv_create_qp(ctx->pd, &attr);
+		qp = ibv_create_qp(ctx->pd, &attr);
 	}
+	shape->inline_bytes = attr.cap.max_inline_data;
+	return qp;
+}
+
+static int create(struct xrdma_channel *ch, uint32_t receives)
+{
+	struct xrdma_context *ctx = ch->ctx;
+
+	ch->shape = (struct xr_qp_shape){.sends = ch->flow.size,
+					 .receives = ch->rq->srq ? 0 : receives,
+					 .inline_bytes = ctx->conf.max_inline};
+	ch->qp = xr_qp_cache_take(ctx, &ch->shape, &ch->shape);
+	if (!ch->qp)
+		ch->qp = make(ch, &ch->shape);
 	if (!ch->qp)
 		return xr_error(-errno,
 				"device %s makes no queue pair of %u sends and %u receives: %s",
 				ctx->device, ch->flow.size, receives, strerror(errno));
 	ctx->stats.qps++;
-	ch->max_inline = ctx->conf.max_inline < attr.cap.max_inline_data ? ctx->conf.max_inline
-									 : attr.cap.max_inline_data;
+	ch->max_inline = ctx->conf.max_inline < ch->shape.inline_bytes ? ctx->conf.max_inline
+								       : ch->shape.inline_bytes;
 	ch->own_rq.qp = ch->qp;
 	return 0;
 }
@@ -121,6 +135,33 @@ static int to_init(struct xrdma_channel *ch)
 	return ret ? xr_error(-ret, "queue pair to INIT: %s", strerror(ret)) : 0;
 }
 
+static int init_own_receives(struct xrdma_channel *ch, uint32_t receives)
+{
+	int ret = xr_rq_init(&ch->own_rq, ch->ctx, receives, (uint64_t)XR_WR_RECV << 62);
+
+	ch->own_rq.id_base |= (uint64_t)ch->handle << 32;
+	return ret;
+}
+
+/* A queue pair in INIT. */
+static int open_qp(struct xrdma_channel *ch, uint32_t receives)
+{
+	int ret = 0;
+
+	if (ch->rq == &ch->own_rq && !ch->own_rq.slots)
+		ret = init_own_receives(ch, receives);
+	if (!ret)
+		ret = create(ch, receives);
+	if (!ret)
+		ret = to_init(ch);
+	if (!ret && ch->rq == &ch->ctx->srq) {
+		HASH_ADD(by_qpn, ch->ctx->by_qpn, qp->qp_num, sizeof(uint32_t), ch);
+		if (!ch->by_qpn.tbl)
+			return xr_error(-ENOMEM, "out of memory for a channel");
+	}
+	return ret;
+}
+
 int xr_qp_new(struct xrdma_channel *ch)
 {
 	struct xrdma_context *ctx = ch->ctx;
@@ -136,25 +177,57 @@ int xr_qp_new(struct xrdma_channel *ch)
 	if (ret)
 		return ret;
 	ch->cq_promised = receives + 1;
-	if (ch->rq == &ch->own_rq) {
-		ret = xr_rq_init(&ch->own_rq, ctx, receives, (uint64_t)XR_WR_RECV << 62);
-		if (ret)
-			return ret;
-		ch->own_rq.id_base |= (uint64_t)ch->handle << 32;
-	}
-	ret = create(ch, receives);
+	ret = open_qp(ch, receives);
 	if (!ret)
-		ret = to_init(ch);
-	if (ret)
-		return ret;
-	if (ch->rq == &ctx->srq) {
-		HASH_ADD(by_qpn, ctx->by_qpn, qp->qp_num, sizeof(uint32_t), ch);
-		if (!ch->by_qpn.tbl)
-			return xr_error(-ENOMEM, "out of memory for a channel");
-	}
-	ret = xr_rq_promise(ch->rq, receives);
+		ret = xr_rq_promise(ch->rq, receives);
 	if (!ret)
 		ch->rx_promised = receives;
+	return ret;
+}
+
+/* What has not ended its work requests would touch memory after it. */
+static void close_qp(struct xrdma_channel *ch)
+{
+	bool ended = xr_flow_outstanding(&ch->flow) == 0 && ch->own_rq.posted == 0 && !ch->drained;
+
+	if (ch->ctx->batch.rq == &ch->own_rq)
+		xr_rq_flush(ch->ctx);
+	if (ch->qp) {
+		if (ch->by_qpn.tbl)
+			HASH_DELETE(by_qpn, ch->ctx->by_qpn, ch);
+		ch->by_qpn.tbl = NULL;
+		if (!ended || !xr_qp_cache_put(ch->ctx, ch->qp, &ch->shape))
+			(void)ibv_destroy_qp(ch->qp);
+		ch->qp = NULL;
+		ch->ctx->stats.qps--;
+	}
+	xr_channel_drop_posted(ch);
+	if (ch->own_rq.slots)
+		xr_rq_fini(&ch->own_rq);
+}
+
+void xr_qp_reset(struct xrdma_channel *ch)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+
+	if (!ch->qp || xr_flow_outstanding(&ch->flow) || ch->own_rq.posted ||
+	    ibv_modify_qp(ch->qp, &attr, IBV_QP_STATE))
+		close_qp(ch);
+	else if (ch->rq == &ch->own_rq)
+		xr_rq_withdraw(&ch->own_rq, ch->own_rq.promised);
+}
+
+int xr_qp_rebuild(struct xrdma_channel *ch)
+{
+	uint32_t receives = ch->ours.window + ch->ours.control;
+	int ret;
+
+	if (ch->qp && to_init(ch)) /* the device has put it into error */
+		close_qp(ch);
+	ret = ch->qp ? 0 : open_qp(ch, receives);
+	ch->own_rq.stopped = false;
+	if (!ret && ch->rq == &ch->own_rq)
+		ret = xr_rq_promise(&ch->own_rq, receives);
 	return ret;
 }
 
@@ -223,20 +296,10 @@ void xr_qp_free(struct xrdma_channel *ch)
 	struct xrdma_context *ctx = ch->ctx;
 
 	xr_faults_forget(ch);
-	if (ctx->batch.rq == &ch->own_rq)
-		xr_rq_flush(ctx);
-	if (ch->qp) {
-		if (ch->by_qpn.tbl)
-			HASH_DELETE(by_qpn, ctx->by_qpn, ch);
-		if (ch->rq == &ctx->srq)
-			xr_rq_withdraw(&ctx->srq, ch->rx_promised);
-		(void)ibv_destroy_qp(ch->qp);
-		ch->qp = NULL;
-		ctx->stats.qps--;
-	}
-	xr_channel_drop_posted(ch);
-	if (ch->own_rq.slots)
-		xr_rq_fini(&ch->own_rq);
+	if (ch->rq == &ctx->srq)
+		xr_rq_withdraw(&ctx->srq, ch->rx_promised);
+	ch->rx_promised = 0;
+	close_qp(ch);
 	xr_cq_promise(ctx, -(int32_t)ch->cq_promised);
 	ch->cq_promised = 0;
 	free(ch->wqes);

@@ -130,6 +130,11 @@ struct xr_window_state xr_window_export(const struct xr_window *w)
 	return (struct xr_window_state){.next = w->next, .consumed = w->consumed};
 }
 
+void xr_window_interrupt(struct xr_window *w)
+{
+	w->expected = w->consumed;
+}
+
 int xr_window_resume(struct xr_window *w, const struct xr_window_state *peer)
 {
 	if ((uint16_t)(peer->consumed - w->acked) > xr_window_unacked(w))
@@ -139,7 +144,7 @@ int xr_window_resume(struct xr_window *w, const struct xr_window_state *peer)
 		return -EPROTO; /* it denies what came, or sent more than it may */
 	w->acked = peer->consumed;
 	w->next = w->acked;
-	w->expected = w->consumed;
+	xr_window_interrupt(w);
 	w->told = w->consumed;
 	w->ctl_next = w->ctl_acked = w->ctl_seen = w->ctl_told = 0;
 	return 0;

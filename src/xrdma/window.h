@@ -119,8 +119,13 @@ struct xr_window_state {
 struct xr_window_state xr_window_export(const struct xr_window *w);
 
 /*
- * Go on after a new connection: forget what was received and not consumed, since the peer sends
- * again all that we have not consumed; control counts start anew. What the peer has consumed is
+ * The connection broke: forget what was received and not consumed, since the peer sends again all
+ * that we have not consumed. From here to xr_window_resume() the state to export stands still.
+ */
+void xr_window_interrupt(struct xr_window *w);
+
+/*
+ * Go on over a new connection; control counts start anew. What the peer has consumed is
  * acknowledged; messages from acked on are to be sent again, next is acked. -EPROTO: the two
  * windows cannot belong together.
  */

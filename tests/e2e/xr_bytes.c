@@ -228,6 +228,12 @@ static void server_event(struct xrdma_channel *ch, enum xrdma_event event, int s
 		require(xrdma_region_export(region, ch, 7), "xrdma_region_export");
 		return;
 	}
+	if (event != XRDMA_CLOSED) {
+		printf("%s: %s\n", event == XRDMA_BROKEN ? "broken" : "recovered",
+		       strerror(-status));
+		fflush(stdout);
+		return;
+	}
 	free(xrdma_channel_user(ch));
 	printf("channel %u closed: %s\n", ++n_closed, status ? strerror(-status) : "in good order");
 	xrdma_stop(ctx);
@@ -367,6 +373,12 @@ static void client_event(struct xrdma_channel *ch, enum xrdma_event event, int s
 		printf("connected\n");
 		fflush(stdout);
 		go_on(end);
+		return;
+	}
+	if (event != XRDMA_CLOSED) {
+		printf("%s: %s\n", event == XRDMA_BROKEN ? "broken" : "recovered",
+		       strerror(-status));
+		fflush(stdout);
 		return;
 	}
 	if (status) {

@@ -46,16 +46,28 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int statu
 {
 	struct rig_side *side = arg;
 
-	if (event == XRDMA_CONNECTED) {
+	switch (event) {
+	case XRDMA_CONNECTED:
 		assert_int_equal(status, 0);
 		side->n_connected++;
 		side->ch = ch;
-		return;
+		break;
+	case XRDMA_BROKEN:
+		assert_true(status < 0);
+		side->n_broken++;
+		side->why_broken = status;
+		break;
+	case XRDMA_RECOVERED:
+		assert_int_equal(status, 0);
+		side->n_recovered++;
+		break;
+	case XRDMA_CLOSED:
+		side->n_closed++;
+		side->status = status;
+		if (side->ch == ch)
+			side->ch = NULL;
+		break;
 	}
-	side->n_closed++;
-	side->status = status;
-	if (side->ch == ch)
-		side->ch = NULL;
 }
 
 const struct xrdma_handlers rig_handlers = {

@@ -16,8 +16,9 @@ enum { RIG_CLIENT, RIG_SERVER, RIG_SIDES, RIG_KEPT = 8192 };
 struct rig_side {
 	struct xrdma_context *ctx;
 	struct xrdma_channel *ch; /* the latest that was connected; NULL after the last closed */
-	unsigned n_connected, n_closed;
-	int status; /* of the last XRDMA_CLOSED */
+	unsigned n_connected, n_closed, n_broken, n_recovered;
+	int status;     /* of the last XRDMA_CLOSED */
+	int why_broken; /* of the last XRDMA_BROKEN */
 	struct xrdma_msg *msgs[RIG_KEPT];
 	unsigned n_msgs; /* came, of which the first n_taken are the test's */
 	unsigned n_taken;

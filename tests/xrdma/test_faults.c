@@ -18,7 +18,7 @@ static uint64_t stat_of(struct rig *r, unsigned side, const char *name)
 }
 
 /* Both sides have closed; with which status, to whom the fault happened. */
-static void expect_broken(struct rig *r, unsigned side, int status)
+static void expect_closed(struct rig *r, unsigned side, int status)
 {
 	rig_until(r, r->side[RIG_CLIENT].n_closed && r->side[RIG_SERVER].n_closed);
 	assert_int_equal(r->side[side].status, status);
@@ -39,7 +39,7 @@ static void a_lost_message_is_a_hole(void **state)
 			rig_send(r.side[RIG_CLIENT].ch, 100, i);
 		for (unsigned i = 0; i < 3; i++)
 			rig_expect(&r, RIG_SERVER, 100, i);
-		expect_broken(&r, RIG_SERVER, -EPROTO);
+		expect_closed(&r, RIG_SERVER, -EPROTO);
 		assert_int_equal(r.side[RIG_SERVER].n_msgs, 0); /* nothing after the hole */
 		assert_int_equal(stat_of(&r, in, "faults"), 1);
 		assert_int_equal(stat_of(&r, RIG_SERVER, "protocol_errors"), 1);
@@ -127,8 +127,10 @@ static void a_completion_fails_with_the_status(void **state)
 		rig_connect(&r);
 		rig_send(r.side[RIG_CLIENT].ch, 100, 1);
 		rig_send(r.side[RIG_CLIENT].ch, 100, 2);
-		rig_until(&r, r.side[in].n_closed);
-		assert_int_equal(r.side[in].status, rows[row].error);
+		rig_until(&r, r.side[in].n_recovered);
+		assert_int_equal(r.side[in].why_broken, rows[row].error);
+		rig_expect(&r, RIG_SERVER, 100, 1);
+		rig_expect(&r, RIG_SERVER, 100, 2);
 		assert_true(stat_of(&r, in, rows[row].counter) > 0);
 		rig_close(&r);
 	}
@@ -217,7 +219,8 @@ static void shared_receives_too(void **state)
 		rig_expect(&r, RIG_SERVER, 100, i);
 	filter(&r, RIG_SERVER, "fail=RETRY_EXC:out:n=1");
 	rig_send(r.side[RIG_SERVER].ch, 100, 1);
-	expect_broken(&r, RIG_SERVER, -ETIMEDOUT);
+	rig_expect(&r, RIG_CLIENT, 100, 1);
+	assert_int_equal(r.side[RIG_SERVER].why_broken, -ETIMEDOUT);
 	rig_close(&r);
 }
 

@@ -61,6 +61,8 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int statu
 		ask(c, ch);
 		return;
 	}
+	if (event != XRDMA_CLOSED) /* broken or whole again: what was sent is not lost */
+		return;
 	c->ch = NULL;
 	complain(c, status ? xrdma_last_error() : "the server closed the connection");
 }

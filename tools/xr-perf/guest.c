@@ -186,6 +186,8 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int statu
 			xrdma_channel_close(ch);
 		return;
 	}
+	if (event != XRDMA_CLOSED) /* broken or whole again: what was sent is not lost */
+		return;
 	if (status && g && g->asked_info)
 		complain("a client is gone", strerror(-status));
 	if (g && g->asked_info && s->options->once)

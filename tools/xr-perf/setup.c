@@ -133,6 +133,8 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int statu
 	struct xr_lane *lane = arg;
 	struct xr_worker *w = lane->end->worker;
 
+	if (event != XRDMA_CONNECTED && event != XRDMA_CLOSED)
+		return;
 	w->pending -= event == XRDMA_CONNECTED || !lane->open;
 	if (event == XRDMA_CONNECTED) {
 		lane->open = true;

@@ -20,6 +20,8 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int statu
 		xrdma_channel_close(ch);
 		return;
 	}
+	if (event != XRDMA_CLOSED) /* broken or whole again: what was sent is not lost */
+		return;
 	w->pending--;
 	if (status) {
 		xr_worker_fail(w, "a connection failed: %s: %s", strerror(-status),

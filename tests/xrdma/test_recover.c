@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * K4, K5, K6: channels that break and become whole again: every message once and in order, every
+ * call ended once, every region under a new key, and nothing left behind.
+ */
+#include "rig.h"
+
+#include "base/rng.h"
+#include "xrdma/channel.h"
+#include "xrdma/region.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static struct xrdma_channel *inside(struct rig *r, unsigned side)
+{
+	return r->side[side].ch;
+}
+
+/* What a cable that is pulled does to a queue pair, at once. */
+static void break_qp(struct rig *r, unsigned side)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+	if (inside(r, side)->state < XR_CH_READY || inside(r, side)->state > XR_CH_BYE)
+		return;
+	assert_int_equal(ibv_modify_qp(inside(r, side)->qp, &attr, IBV_QP_STATE), 0);
+}
+
+/* A router that forgets the TCP connection. */
+static void cut_tcp(struct rig *r, unsigned side)
+{
+	(void)shutdown(xr_boot_fd(inside(r, side)->boot), SHUT_RDWR); /* or it is being dialed */
+}
+
+static bool recovered(const struct rig *r, unsigned n)
+{
+	return r->side[0].n_recovered == n && r->side[1].n_recovered == n;
+}
+
+static void an_idle_channel_is_told_of_it_once(void **state)
+{
+	struct rig r;
+
+	rig_open(&r, NULL);
+	rig_connect(&r);
+	break_qp(&r, RIG_CLIENT);
+	rig_until(&r, recovered(&r, 1));
+	for (unsigned i = 0; i < RIG_SIDES; i++) {
+		assert_int_equal(r.side[i].n_broken, 1);
+		assert_int_equal(r.side[i].n_connected, 1);
+		assert_int_equal(inside(&r, i)->bounds.epoch, 2);
+		assert_int_equal(rig_stat(r.side[i].ctx, "recoveries"), 1);
+	}
+	rig_send(r.side[RIG_CLIENT].ch, 100, 1);
+	rig_expect(&r, RIG_SERVER, 100, 1);
+	rig_send(r.side[RIG_SERVER].ch, 1000000, 2);
+	rig_expect(&r, RIG_CLIENT, 1000000, 2);
+	xrdma_channel_close(r.side[RIG_CLIENT].ch);
+	rig_until(&r, r.side[0].n_closed && r.side[1].n_closed);
+	assert_int_equal(r.side[0].status, 0);
+	assert_int_equal(r.side[1].status, 0);
+	rig_close(&r);
+}
+
+/* ---- under load ---- */
+
+enum { ROUNDS = 200, PER_ROUND = 10, SIZES = 5 };
+
+static const size_t sizes[SIZES] = {0, 64, 4096, 4097, 300000};
+
+/* What each side has received of the other: in order, or the test fails. */
+static void on_numbered(struct xrdma_channel *ch, struct xrdma_msg *m, struct rig_side *side)
+{
+	uint64_t *next = side->arg;
+
+	if (!rig_is(m, sizes[*next % SIZES], *next))
+		fail_msg("message %llu is another one", (unsigned long long)*next);
+	++*next;
+	xrdma_msg_free(m);
+}
+
+enum how { BY_QP, BY_TCP, BY_BOTH, N_HOWS };
+
+static void break_somehow(struct rig *r, struct rng *rng)
+{
+	unsigned side = rng_below(rng, RIG_SIDES);
+	enum how how = rng_below(rng, N_HOWS);
+
+	if (how != BY_TCP && inside(r, side)->qp)
+		break_qp(r, side);
+	if (how != BY_QP && inside(r, side)->boot)
+		cut_tcp(r, side);
+}
+
+static void load(const char *options, uint64_t seed)
+{
+	uint64_t next[RIG_SIDES] = {0}, sent = 0, breaks;
+	struct rng rng = {seed};
+	struct rig r;
+
+	rig_open(&r, options);
+	rig_connect(&r);
+	for (unsigned i = 0; i < RIG_SIDES; i++) {
+		r.side[i].on_msg = on_numbered;
+		r.side[i].arg = &next[i];
+	}
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		for (unsigned i = 0; i < PER_ROUND; i++, sent++) {
+			rig_send(r.side[RIG_CLIENT].ch, sizes[sent % SIZES], sent);
+			rig_send(r.side[RIG_SERVER].ch, sizes[sent % SIZES], sent);
+		}
+		for (unsigned polls = rng_below(&rng, 100); polls; polls--)
+			rig_poll(&r);
+		if (rng_below(&rng, 4) == 0)
+			break_somehow(&r, &rng);
+		if (r.side[0].n_closed + r.side[1].n_closed)
+			fail_msg("closed: %d %d (%s)", r.side[0].status, r.side[1].status,
+				 xrdma_last_error());
+	}
+	rig_until(&r, next[0] == sent && next[1] == sent);
+	rig_until(&r, !xr_recovering(inside(&r, 0)) && !xr_recovering(inside(&r, 1)));
+	breaks = rig_stat(r.side[0].ctx, "breaks");
+	assert_in_range(breaks, 5, ROUNDS);
+	for (unsigned i = 0; i < RIG_SIDES; i++) {
+		assert_int_equal(r.side[i].n_broken, r.side[i].n_recovered);
+		assert_int_equal(rig_stat(r.side[i].ctx, "protocol_errors"), 0);
+		assert_int_equal(rig_stat(r.side[i].ctx, "wc_rnr"), 0);
+		assert_true(rig_stat(r.side[i].ctx, "resent") > 0);
+	}
+	xrdma_channel_close(r.side[RIG_CLIENT].ch);
+	rig_until(&r, r.side[0].n_closed && r.side[1].n_closed);
+	assert_int_equal(r.side[0].status, 0);
+	assert_int_equal(rig_stat(r.side[0].ctx, "sends_posted"), 0);
+	rig_close(&r);
+}
+
+static void m23_nothing_is_lost_or_doubled(void **state)
+{
+	for (uint64_t seed = 1; seed <= 2; seed++)
+		load("srq=off backoff_min_ms=1 backoff_max_ms=4", seed);
+}
+
+static void m23_nor_with_shared_receives(void **state)
+{
+	for (uint64_t seed = 1; seed <= 2; seed++)
+		load("srq=on window=8 backoff_min_ms=1 backoff_max_ms=4", seed);
+}
+
+/* ---- regions ---- */
+
+enum { SLOT = 65536, N_SLOTS = 64 };
+
+static struct xrdma_region *exported(struct rig *r)
+{
+	const struct xrdma_region_attr attr = {.slot_bytes = SLOT,
+					       .n_slots = N_SLOTS,
+					       .rights = XRDMA_REMOTE_READ | XRDMA_REMOTE_WRITE,
+					       .numa_node = -1};
+	struct xrdma_region *region;
+
+	if (xrdma_region_new(r->side[RIG_SERVER].ctx, &attr, &region) ||
+	    xrdma_region_export(region, r->side[RIG_SERVER].ch, 1))
+		fail_msg("%s", xrdma_last_error());
+	rig_until(r, r->side[RIG_CLIENT].remote);
+	return region;
+}
+
+static void puts_under_way_are_done_again(void **state)
+{
+	static struct rig_call calls[N_SLOTS];
+	struct xrdma_region *region;
+	struct xrdma_channel *ch;
+	struct rng rng = {7};
+	struct rig r;
+
+	rig_open(&r, "backoff_min_ms=1 backoff_max_ms=4");
+	ch = rig_connect(&r);
+	region = exported(&r);
+	for (unsigned round = 0; round < 30; round++) {
+		for (unsigned i = 0; i < N_SLOTS; i++) {
+			calls[i].ended = false;
+			assert_int_equal(xrdma_put(ch, r.side[RIG_CLIENT].remote, i, 0,
+						   rig_msg(ch, SLOT, round + i), rig_done,
+						   &calls[i]),
+					 0);
+			if (i == N_SLOTS / 2)
+				break_somehow(&r, &rng);
+		}
+		for (unsigned i = 0; i < N_SLOTS; i++) {
+			rig_until(&r, calls[i].ended);
+			assert_int_equal(calls[i].status, 0);
+			assert_memory_equal(xrdma_msg_data(calls[i].reply),
+					    xrdma_region_slot(region, i), SLOT);
+			xrdma_msg_free(calls[i].reply);
+		}
+	}
+	assert_in_range(rig_stat(r.side[RIG_CLIENT].ctx, "recoveries"), 15, 60);
+	rig_close(&r);
+}
+
+static void each_epoch_has_keys_of_its_own(void **state)
+{
+	struct xr_key before, after;
+	struct xrdma_channel *ch;
+	struct rig_call c = {0};
+	struct xrdma_region *region, *gone;
+	struct rig r;
+
+	rig_open(&r, NULL);
+	ch = rig_connect(&r);
+	gone = exported(&r);
+	r.side[RIG_CLIENT].remote = NULL;
+	region = exported(&r);
+	before = r.side[RIG_CLIENT].remote->key;
+	rig_poll_for(&r, 20);
+	break_qp(&r, RIG_SERVER);
+	rig_until(&r, r.side[RIG_CLIENT].n_broken);
+	assert_int_equal(xrdma_region_free(gone), 0);
+	/* While it is broken: waits, and gets the new key. */
+	assert_int_equal(
+		xrdma_put(ch, r.side[RIG_CLIENT].remote, 3, 0, rig_msg(ch, 100, 1), rig_done, &c),
+		0);
+	rig_until(&r, c.ended);
+	assert_int_equal(c.status, 0);
+	assert_memory_equal(xrdma_msg_data(c.reply), xrdma_region_slot(region, 3), 100);
+	xrdma_msg_free(c.reply);
+	after = r.side[RIG_CLIENT].remote->key;
+	assert_int_equal(after.epoch, before.epoch + 1);
+	assert_int_not_equal(after.rkey, before.rkey);
+	/* The region that was freed meanwhile has none. */
+	assert_int_equal(
+		xrdma_put(ch, xr_remote_find(ch, 0), 0, 0, rig_msg(ch, 100, 1), rig_done, &c),
+		-ESTALE);
+	assert_int_equal(rig_stat(r.side[RIG_CLIENT].ctx, "stale_epochs"), 1);
+	/* Who uses the old key all the same is refused, though it names the same memory. */
+	c = (struct rig_call){0};
+	r.side[RIG_CLIENT].remote->key.rkey = before.rkey;
+	assert_int_equal(
+		xrdma_put(ch, r.side[RIG_CLIENT].remote, 3, 0, rig_msg(ch, 100, 9), rig_done, &c),
+		0);
+	rig_until(&r, c.ended);
+	assert_int_equal(c.status, -EACCES);
+	xrdma_msg_free(c.reply);
+	rig_close(&r);
+}
+
+/* ---- ends ---- */
+
+static void it_is_given_up_in_time(void **state)
+{
+	struct rig_call c = {0};
+	struct rig r;
+
+	rig_open(&r, "recovery_ms=300");
+	rig_connect(&r);
+	assert_int_equal(xrdma_call(r.side[RIG_CLIENT].ch, rig_msg(r.side[RIG_CLIENT].ch, 10, 1), 0,
+				    rig_done, &c, NULL),
+			 0);
+	r.stalled[RIG_SERVER] = true; /* alive, and does not answer */
+	break_qp(&r, RIG_CLIENT);
+	rig_until(&r, r.side[RIG_CLIENT].n_closed);
+	assert_int_equal(r.side[RIG_CLIENT].n_broken, 1);
+	assert_int_equal(r.side[RIG_CLIENT].status, r.side[RIG_CLIENT].why_broken);
+	assert_true(c.ended);
+	r.stalled[RIG_SERVER] = false;
+	rig_until(&r, r.side[RIG_SERVER].n_closed);
+	assert_int_equal(r.side[RIG_SERVER].status, -ECONNRESET);
+	rig_close(&r);
+}
+
+static void without_recovery_a_break_is_the_end(void **state)
+{
+	struct rig r;
+
+	rig_open(&r, "recovery_ms=0");
+	rig_connect(&r);
+	break_qp(&r, RIG_CLIENT);
+	rig_until(&r, r.side[0].n_closed && r.side[1].n_closed);
+	assert_int_equal(r.side[0].n_broken + r.side[1].n_broken, 0);
+	assert_int_equal(r.side[RIG_SERVER].status, -ECONNRESET);
+	rig_close(&r);
+}
+
+static void what_is_closed_while_broken_closes_in_order(void **state)
+{
+	struct rig r;
+
+	rig_open(&r, NULL);
+	rig_connect(&r);
+	for (unsigned i = 0; i < 100; i++)
+		rig_send(r.side[RIG_CLIENT].ch, 5000, i);
+	break_qp(&r, RIG_CLIENT);
+	xrdma_channel_close(r.side[RIG_CLIENT].ch);
+	for (unsigned i = 0; i < 100; i++)
+		rig_expect(&r, RIG_SERVER, 5000, i);
+	rig_until(&r, r.side[0].n_closed && r.side[1].n_closed);
+	assert_int_equal(r.side[0].status, 0);
+	assert_int_equal(r.side[1].status, 0);
+	rig_close(&r);
+}
+
+static void m13_a_restarted_client_is_taken_at_once(void **state)
+{
+	struct xrdma_context *dead;
+	struct rig_side *server;
+	uint64_t started;
+	struct rig r;
+
+	rig_open(&r, NULL);
+	rig_connect(&r);
+	server = &r.side[RIG_SERVER];
+	/* It dies: its connection ends without a word. */
+	cut_tcp(&r, RIG_CLIENT);
+	r.stalled[RIG_CLIENT] = true;
+	rig_until(&r, server->n_broken);
+	started = rig_now_ms();
+	xr_boot_close(inside(&r, RIG_CLIENT)->boot);
+	inside(&r, RIG_CLIENT)->boot = NULL;
+	r.stalled[RIG_CLIENT] = false;
+	dead = r.side[RIG_CLIENT].ctx;
+	r.side[RIG_CLIENT] = (struct rig_side){.ctx = rig_context(NULL)};
+	rig_connect(&r);
+	rig_until(&r, server->n_closed);
+	assert_int_equal(server->status, -ECONNRESET);
+	assert_in_range(rig_now_ms() - started, 0, 1500); /* not after the wait for an orphan */
+	rig_send(r.side[RIG_CLIENT].ch, 100, 1);
+	rig_expect(&r, RIG_SERVER, 100, 1);
+	rig_close(&r);
+	xrdma_close(dead);
+}
+
+/* It does not come back: not for ever. */
+static void an_orphan_waits_a_little(void **state)
+{
+	struct rig_side *server;
+	uint64_t started;
+	struct rig r;
+
+	rig_open(&r, "backoff_max_ms=10");
+	rig_connect(&r);
+	server = &r.side[RIG_SERVER];
+	r.stalled[RIG_CLIENT] = true;
+	cut_tcp(&r, RIG_CLIENT);
+	rig_until(&r, server->n_broken);
+	started = rig_now_ms();
+	rig_until(&r, server->n_closed);
+	assert_int_equal(server->status, -ECONNRESET);
+	assert_in_range(rig_now_ms() - started, 1000, 6000);
+	rig_close(&r);
+}
+
+static void a_restarted_server_does_not_know_the_channel(void **state)
+{
+	struct rig_call c = {0};
+	struct xrdma_context *dead;
+	struct rig_side *client;
+	struct rig r;
+
+	rig_open(&r, NULL);
+	rig_connect(&r);
+	client = &r.side[RIG_CLIENT];
+	assert_int_equal(xrdma_call(client->ch, rig_msg(client->ch, 10, 1), 0, rig_done, &c, NULL),
+			 0);
+	/* The new one listens where the old one did. */
+	xrdma_listener_close(r.listener);
+	r.stalled[RIG_SERVER] = true;
+	dead = r.side[RIG_SERVER].ctx;
+	r.side[RIG_SERVER] = (struct rig_side){.ctx = rig_context(NULL)};
+	assert_int_equal(xrdma_listen(r.side[RIG_SERVER].ctx, r.address, &rig_handlers,
+				      &r.side[RIG_SERVER], &r.listener),
+			 0);
+	cut_tcp(&r, RIG_CLIENT);
+	r.stalled[RIG_SERVER] = false;
+	rig_until(&r, client->n_closed);
+	assert_int_equal(client->status, -ECONNRESET);
+	assert_int_equal(c.status, -ECONNRESET);
+	rig_close(&r);
+	xrdma_close(dead);
+}
+
+/* ---- silence ---- */
+
+static void m8_a_silent_peer_is_asked_and_need_not_look(void **state)
+{
+	struct rig r;
+
+	rig_open(&r, "keepalive_ms=5");
+	rig_connect(&r);
+	r.stalled[RIG_SERVER] = true; /* its program is busy; its NIC answers */
+	rig_until(&r, rig_stat(r.side[RIG_CLIENT].ctx, "keepalives") >= 5);
+	assert_int_equal(r.side[RIG_CLIENT].n_broken, 0);
+	rig_until(&r, rig_stat(r.side[RIG_CLIENT].ctx, "sends_posted") == 0);
+	rig_close(&r);
+}
+
+static void m22_a_dead_peer_is_found_on_an_idle_channel(void **state)
+{
+	uint64_t started;
+	struct rig r;
+
+	/* 7 resends of 4 ms, doubling up to four times that. */
+	rig_open(&r, "keepalive_ms=20 timeout=10");
+	rig_connect(&r);
+	rig_poll_for(&r, 30);
+	started = rig_now_ms();
+	r.stalled[RIG_SERVER] = true;
+	break_qp(&r, RIG_SERVER); /* and its TCP connection says nothing */
+	rig_until(&r, r.side[RIG_CLIENT].n_broken);
+	assert_int_equal(r.side[RIG_CLIENT].why_broken, -ETIMEDOUT);
+	assert_in_range(rig_now_ms() - started, 10, 1500);
+	assert_int_equal(rig_stat(r.side[RIG_CLIENT].ctx, "wc_silent"), 1);
+	r.stalled[RIG_SERVER] = false;
+	rig_until(&r, recovered(&r, 1));
+	rig_close(&r);
+}
+
+static void keepalive_can_be_off(void **state)
+{
+	struct rig r;
+
+	rig_open(&r, "keepalive_ms=0");
+	rig_connect(&r);
+	rig_poll_for(&r, 50);
+	assert_int_equal(rig_stat(r.side[RIG_CLIENT].ctx, "keepalives"), 0);
+	rig_close(&r);
+}
+
+/* ---- queue pairs kept ---- */
+
+static void m25_lives(const char *options, unsigned breaks, uint64_t reused_at_least,
+		      uint64_t cached_at_most)
+{
+	struct rig r;
+
+	rig_open(&r, options);
+	for (unsigned i = 0; i < 20; i++) {
+		struct xrdma_channel *ch = rig_connect(&r);
+
+		rig_send(ch, 5000, i);
+		if (i < breaks)
+			break_qp(&r, RIG_CLIENT);
+		rig_expect(&r, RIG_SERVER, 5000, i);
+		xrdma_channel_close(ch);
+		rig_until(&r, r.side[0].n_closed == i + 1 && r.side[1].n_closed == i + 1);
+		assert_int_equal(r.side[0].status, 0);
+	}
+	assert_true(rig_stat(r.side[0].ctx, "qps_reused") >= reused_at_least);
+	assert_in_range(rig_stat(r.side[0].ctx, "qps_cached"), 0, cached_at_most);
+	assert_int_equal(rig_stat(r.side[0].ctx, "qps"), 0);
+	rig_close(&r);
+}
+
+static void m25_queue_pairs_serve_again(void **state)
+{
+	m25_lives("srq=off qp_cache=0", 10, 0, 0);
+	m25_lives("srq=off qp_cache=1", 10, 19, 1);
+	m25_lives("srq=on qp_cache=8", 10, 19, 8);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_idle_channel_is_told_of_it_once),
+		cmocka_unit_test(m23_nothing_is_lost_or_doubled),
+		cmocka_unit_test(m23_nor_with_shared_receives),
+		cmocka_unit_test(puts_under_way_are_done_again),
+		cmocka_unit_test(each_epoch_has_keys_of_its_own),
+		cmocka_unit_test(it_is_given_up_in_time),
+		cmocka_unit_test(without_recovery_a_break_is_the_end),
+		cmocka_unit_test(what_is_closed_while_broken_closes_in_order),
+		cmocka_unit_test(m13_a_restarted_client_is_taken_at_once),
+		cmocka_unit_test(an_orphan_waits_a_little),
+		cmocka_unit_test(a_restarted_server_does_not_know_the_channel),
+		cmocka_unit_test(m8_a_silent_peer_is_asked_and_need_not_look),
+		cmocka_unit_test(m22_a_dead_peer_is_found_on_an_idle_channel),
+		cmocka_unit_test(keepalive_can_be_off),
+		cmocka_unit_test(m25_queue_pairs_serve_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
