@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -247,6 +248,57 @@ static void each_epoch_has_keys_of_its_own(void **state)
 	rig_close(&r);
 }
 
+/*
+ * K4, on a NIC that issues a freed key number again at once: the key of a region that is gone has
+ * become that of another. Its epoch gives it away; without epochs the write lands in the other.
+ */
+static void k4_the_silent_coincidence(void **state)
+{
+	static const char untouched[100];
+	struct xrdma_region_attr attr;
+	struct xrdma_region *foreign, *gone;
+	struct xrdma_remote_region *stale;
+	struct xrdma_channel *ch;
+	struct rig_call c = {0};
+	struct xrdma_msg *m;
+	uint32_t number;
+	struct rig r;
+
+	if (!getenv("URXE_KEYS"))
+		skip();
+	rig_open(&r, NULL);
+	ch = rig_connect(&r);
+	gone = exported(&r);
+	stale = r.side[RIG_CLIENT].remote;
+	number = stale->key.rkey;
+	attr = gone->attr;
+	rig_poll_for(&r, 20);
+	break_qp(&r, RIG_SERVER);
+	r.stalled[RIG_CLIENT] = true;
+	rig_until(&r, r.side[RIG_SERVER].n_broken);
+	assert_int_equal(xrdma_region_free(gone), 0);
+	/* Its memory comes where the other's was. */
+	assert_int_equal(xrdma_region_new(r.side[RIG_SERVER].ctx, &attr, &foreign), 0);
+	assert_int_equal(xrdma_region_export(foreign, inside(&r, RIG_SERVER), 2), 0);
+	r.stalled[RIG_CLIENT] = false;
+	rig_until(&r, r.side[RIG_CLIENT].remote != stale && recovered(&r, 1));
+	rig_until(&r, !ch->rec.keys_due);
+	assert_int_equal(r.side[RIG_CLIENT].remote->key.rkey, number);
+	assert_true(r.side[RIG_CLIENT].remote->key.addr == stale->key.addr);
+
+	m = rig_msg(ch, 100, 1);
+	assert_int_equal(xrdma_put(ch, stale, 0, 0, m, rig_done, &c), -ESTALE);
+	assert_memory_equal(xrdma_region_slot(foreign, 0), untouched, sizeof(untouched));
+
+	stale->key.epoch = ch->bounds.epoch; /* as if there were no epochs */
+	assert_int_equal(xrdma_put(ch, stale, 0, 0, m, rig_done, &c), 0);
+	rig_until(&r, c.ended);
+	assert_int_equal(c.status, 0);
+	assert_memory_not_equal(xrdma_region_slot(foreign, 0), untouched, sizeof(untouched));
+	xrdma_msg_free(c.reply);
+	rig_close(&r);
+}
+
 /* ---- ends ---- */
 
 static void it_is_given_up_in_time(void **state)
@@ -468,6 +520,7 @@ int main(void)
 		cmocka_unit_test(m23_nor_with_shared_receives),
 		cmocka_unit_test(puts_under_way_are_done_again),
 		cmocka_unit_test(each_epoch_has_keys_of_its_own),
+		cmocka_unit_test(k4_the_silent_coincidence),
 		cmocka_unit_test(it_is_given_up_in_time),
 		cmocka_unit_test(without_recovery_a_break_is_the_end),
 		cmocka_unit_test(what_is_closed_while_broken_closes_in_order),
