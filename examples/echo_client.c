@@ -15,10 +15,7 @@ static void on_reply(struct xrdma_channel *ch, int status, struct xrdma_msg *rep
 	printf("%zu bytes: %s\n", len, good ? "echoed" : strerror(-status));
 	xrdma_msg_free(reply);
 	len = good && len == 16 << 20 ? 0 : 16 * len;
-	if (good && len)
-		send_next(ch);
-	else
-		xrdma_channel_close(ch);
+	good &&len ? send_next(ch) : xrdma_channel_close(ch);
 }
 
 static void send_next(struct xrdma_channel *ch)

@@ -263,18 +263,11 @@ static void step(int fd, struct bytes *b)
 static void set_up(void)
 {
 	static const char *const options[][2] = {
-		{"srq", "off"},
-		{"window", "8"},
-		{"control", "4"},
-		{"small_bytes", "1024"},
-		{"frag_bytes", "4096"},
-		{"max_msg", "1M"},
-		{"rx_budget_bytes", "8M"},
-		{"huge", "off"},
-		{"housekeeping_us", "10"},
-		{"trim_ms", "3600000"},
-		{"log", "error"},
-		{"tls", "auto"},
+		{"srq", "off"},         {"recovery_ms", "0"},      {"qp_cache", "0"},
+		{"window", "8"},        {"control", "4"},          {"small_bytes", "1024"},
+		{"frag_bytes", "4096"}, {"max_msg", "1M"},         {"rx_budget_bytes", "8M"},
+		{"huge", "off"},        {"housekeeping_us", "10"}, {"trim_ms", "3600000"},
+		{"log", "error"},       {"tls", "auto"},
 	};
 	const struct xrdma_handlers handlers = {
 		.on_msg = on_msg, .on_region = on_region, .on_event = on_event};
