@@ -4,14 +4,15 @@
  * order:
  *
  *	BREAKING	queue pair to ERROR; every completion is taken, errors too
- *	WAITING		messages that came and were not delivered are forgotten; what the peer does
- *			not consume waits; keys of regions are dead
- *			RESUME -> <- RESUME over the TCP connection that is left, or one that the
- *side which dialed at first dials again, after a back-off with jitter windows are compared: what
- *the peer has consumed is done, the rest is queued HELLO...	as at first (channel_setup.c), epoch
- *+ 1: queue pair from RESET to RTS, its receives posted anew, the peer's probe READ and compared;
- *KEYS, regions under new keys OPEN		what was queued is sent, one-sided operations start
- *again
+ *	WAITING		messages that came and were not delivered are forgotten; what the
+ *			peer does not consume waits; keys of regions are dead
+ *	RESUME -> <-	over the TCP connection that is left, or one that the side which
+ *			dialed at first dials again, after a back-off with jitter; windows
+ *			are compared: what the peer has consumed is done, the rest queued
+ *	HELLO...	as at first (channel_setup.c), epoch + 1: queue pair from RESET to
+ *			RTS, its receives posted anew, the peer's probe READ and compared;
+ *			KEYS: regions under new keys
+ *	OPEN		what was queued is sent, one-sided operations start again
  *
  * An attempt that fails closes the TCP connection, so that nothing of it meets the next one.
  *
