@@ -64,8 +64,7 @@ class Side:
         """Start a program, its output going to a temporary file (proc.log)."""
         env = dict(os.environ, URXE_NETDEV=self.netdev, **self.env)
         command = self.argv(([URXE_RUN] if urxe else []) + list(argv))
-        # Appending: the program shares our offset, and output() moves it while the program writes.
-        log = tempfile.TemporaryFile('a+', errors='replace')
+        log = tempfile.TemporaryFile()
         proc = subprocess.Popen(['setpriv', '--pdeathsig', 'KILL', *command], stdout=log,
                                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env,
                                 start_new_session=True, **more)
@@ -182,8 +181,9 @@ def finish(proc, timeout_s):
 
 
 def output(proc):
-    proc.log.seek(0)
-    return proc.log.read()
+    """Without a seek: the program shares the offset, and may be writing."""
+    log = proc.log.fileno()
+    return os.pread(log, os.fstat(log).st_size, 0).decode(errors='replace')
 
 
 class Pair:

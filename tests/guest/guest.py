@@ -85,7 +85,7 @@ class Guest:
         for item in files:
             source, path = item if isinstance(item, tuple) else (item, item)
             archive.add_program(source, path)
-        self.console = tempfile.TemporaryFile('a+', errors='replace')
+        self.console = tempfile.TemporaryFile()
         self.initrd = tempfile.NamedTemporaryFile(prefix='urxe-guest-')
         self.initrd.write(archive.close())
         self.initrd.flush()
@@ -119,8 +119,8 @@ class Guest:
         return argv
 
     def log(self):
-        self.console.seek(0)
-        return self.console.read()
+        console = self.console.fileno()  # no seek: the guest's offset is ours
+        return os.pread(console, os.fstat(console).st_size, 0).decode(errors='replace')
 
     def wait_boot(self):
         end = time.monotonic() + BOOT_S
