@@ -164,6 +164,7 @@ static void the_process_need_not_run(void **state)
 		raise(SIGSTOP);
 		_exit(0);
 	}
+	close(ready[1]);
 	assert_int_equal(read(ready[0], &n, 1), 1);
 	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
 	assert_true(WIFSTOPPED(status));
@@ -178,7 +179,6 @@ static void the_process_need_not_run(void **state)
 		xr_monitor_unmap(m[i]);
 	assert_int_equal(find(pid, m, 4), 0);
 	close(ready[0]);
-	close(ready[1]);
 }
 
 /* ---- pages of others ---- */
@@ -398,9 +398,10 @@ static void text_is_what_prometheus_reads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		/* First: it forks, and here are no threads yet. */
+		cmocka_unit_test(the_process_need_not_run),
 		cmocka_unit_test(a_page_tells_what_the_context_tells),
 		cmocka_unit_test(no_page_if_not_wanted),
-		cmocka_unit_test(the_process_need_not_run),
 		cmocka_unit_test(a_page_is_not_believed),
 		cmocka_unit_test(whatever_a_page_holds),
 		cmocka_unit_test(text_is_what_prometheus_reads),
