@@ -18,6 +18,9 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -142,14 +145,20 @@ static void poll_some(unsigned n)
 
 static int dial(void)
 {
+	static unsigned n;
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in from = {.sin_family = AF_INET};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
 
+	/* From many addresses: ports of one run out while those used before are in TIME_WAIT. */
+	from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + n++ / 16384 % 250);
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	assert(fd >= 0);
-	/* The fuzzer's own alarm may interrupt it; then it goes on by itself. */
-	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) && errno != EINTR) {
-		perror("fuzz_channel: connect");
+	setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+	if (bind(fd, (struct sockaddr *)&from, sizeof(from)) ||
+	    /* The fuzzer's own alarm may interrupt it; then it goes on by itself. */
+	    (connect(fd, (struct sockaddr *)&to, sizeof(to)) && errno != EINTR)) {
+		perror("fuzz_channel: dial");
 		abort();
 	}
 	return fd;
