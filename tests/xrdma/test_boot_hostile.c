@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "deaf.h"
 #include "xrdma/boot_frame.h"
 #include "xrdma/hello.h"
 #include "xrdma/xrdma.h"
@@ -284,10 +285,10 @@ static void ten_thousand_refusals_leave_nothing(void **state)
 	size_t memory = 0;
 	unsigned fds = 0;
 	struct rig r;
+	int deaf;
 
 	begin(&r);
-	xr_boot_listener_close(r.listener); /* nobody listens there now */
-	r.listener = NULL;
+	deaf = deaf_port(r.address, sizeof(r.address));
 	for (unsigned i = 0; i < 10000; i++) {
 		struct xr_boot *boot;
 		int err = xr_boot_connect(&r.client_world, r.address, r.now, &boot);
@@ -309,6 +310,7 @@ static void ten_thousand_refusals_leave_nothing(void **state)
 	assert_int_equal(count_fds(), fds);
 	assert_true(mallinfo2().uordblks <= memory);
 	assert_int_equal(r.client_world.n_failed, 10000);
+	close(deaf);
 	rig_close(&r);
 }
 
