@@ -434,6 +434,7 @@ void urxe_engine_rx(struct urxe_engine *e, uint64_t now, const struct urxe_rx *r
 void urxe_txq_init(struct urxe_txq *q, struct urxe_engine *e, void *user)
 {
 	list_init(&q->ready);
+	list_init(&q->owing);
 	list_init(&q->active);
 	q->engine = e;
 	q->user = user;
@@ -443,7 +444,19 @@ void urxe_txq_fini(struct urxe_txq *q)
 {
 	list_for_each_safe (node, &q->ready)
 		list_del(node);
+	list_for_each_safe (node, &q->owing)
+		list_del(node);
 	list_del(&q->active);
+}
+
+void urxe_engine_hold_acks(struct urxe_engine *e, bool hold)
+{
+	e->hold_acks = hold;
+}
+
+static bool owes_only_ack(const struct urxe_qp *qp)
+{
+	return qp->resp.answer == ANSWER_ACK && !qp->resp.n_pending;
 }
 
 /* Requests and answers take turns, so that neither starves; data that is waiting goes first. */
@@ -451,6 +464,8 @@ static bool qp_pull(struct urxe_qp *qp, uint64_t now, struct urxe_frame *f)
 {
 	bool answered;
 
+	if (qp->engine->hold_acks && owes_only_ack(qp))
+		return requester_pull(qp, now, f);
 	if (qp->turn && answer_pull(qp, f)) {
 		qp->turn = false;
 		return true;
@@ -477,12 +492,28 @@ static bool belongs(const struct urxe_qp *qp, const struct urxe_txq *q)
 	       sq_at(&qp->sq, qp->sq.cur)->ud.txq == q;
 }
 
+/* The QP whose turn it is, or NULL. */
+static struct urxe_qp *next_qp(const struct urxe_txq *q)
+{
+	if (!list_empty(&q->ready))
+		return container_of(q->ready.next, struct urxe_qp, ready);
+	if (list_empty(&q->owing) || q->engine->hold_acks)
+		return NULL;
+	return container_of(q->owing.next, struct urxe_qp, ready);
+}
+
+static void idle_if_empty(struct urxe_txq *q)
+{
+	if (list_empty(&q->ready) && list_empty(&q->owing))
+		list_del(&q->active);
+}
+
 bool urxe_txq_pull(struct urxe_txq *q, uint64_t now, struct urxe_frame *ret_frame)
 {
-	q->engine->now = now;
-	while (!list_empty(&q->ready)) {
-		struct urxe_qp *qp = container_of(q->ready.next, struct urxe_qp, ready);
+	struct urxe_qp *qp;
 
+	q->engine->now = now;
+	while ((qp = next_qp(q)) != NULL) {
 		if (!belongs(qp, q)) {
 			list_del(&qp->ready);
 			qp_ready(qp);
@@ -490,23 +521,23 @@ bool urxe_txq_pull(struct urxe_txq *q, uint64_t now, struct urxe_frame *ret_fram
 		}
 		if (!qp_pull(qp, now, ret_frame)) {
 			list_del(&qp->ready);
+			if (owes_only_ack(qp))
+				qp_owes_ack(qp);
 			continue;
 		}
 		count(q->engine, URXE_CNT_SENT_PKTS);
 		if (is_spent(qp)) {
 			list_del(&qp->ready);
 		} else if (++qp->burst >= BURST) {
-			qp->burst = 0;
 			list_del(&qp->ready);
-			list_add_tail(&q->ready, &qp->ready);
+			qp_ready(qp);
 		}
-		ret_frame->last = list_empty(&q->ready);
-		if (ret_frame->last)
-			list_del(&q->active);
+		ret_frame->last = !next_qp(q);
+		idle_if_empty(q);
 		engine_settle(q->engine);
 		return true;
 	}
-	list_del(&q->active);
+	idle_if_empty(q);
 	engine_settle(q->engine);
 	return false;
 }

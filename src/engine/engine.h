@@ -127,7 +127,8 @@ uint64_t urxe_engine_counter(const struct urxe_engine *e, enum urxe_counter c);
  */
 struct urxe_txq {
 	struct list ready;  /* QPs that may have something to send */
-	struct list active; /* on the engine's list while ready is not empty */
+	struct list owing;  /* QPs that owe an ACK and nothing else: after all that are ready */
+	struct list active; /* on the engine's list while one of them is not empty */
 	struct urxe_engine *engine;
 	void *user;
 };
@@ -139,6 +140,12 @@ void urxe_txq_fini(struct urxe_txq *q);
 
 /* The next frame for this destination; false when there is none now. */
 bool urxe_txq_pull(struct urxe_txq *q, uint64_t now, struct urxe_frame *ret_frame);
+
+/*
+ * While true, what is only an ACK stays: a request or an answer that follows soon takes it along,
+ * behind itself. Whoever holds must let go before long, for the peer waits.
+ */
+void urxe_engine_hold_acks(struct urxe_engine *e, bool hold);
 
 /*
  * The txq after q (NULL: the first) of those that may have something to send, NULL at the end.

@@ -41,6 +41,7 @@ struct urxe_engine {
 	struct timerq timers;
 	struct timerq cq_timers; /* of event moderation */
 	struct list active_txqs;
+	bool hold_acks;
 	struct list notify; /* CQs that fired */
 	struct list async;  /* async_srcs with something pending */
 	bool cq_overrun;    /* a CQ overran: settle() sends its QPs to ERR */

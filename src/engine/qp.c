@@ -213,18 +213,38 @@ void urxe_qp_query(const struct urxe_qp *qp, struct ibv_qp_attr *ret_attr)
 	};
 }
 
+static void activate(struct urxe_txq *q)
+{
+	if (!list_linked(&q->active))
+		list_add_tail(&q->engine->active_txqs, &q->active);
+}
+
 void qp_ready(struct urxe_qp *qp)
 {
 	struct urxe_txq *q = qp->route.txq;
 
 	if (qp->type == IBV_QPT_UD && qp->sq.cur != qp->sq.tail)
 		q = sq_at(&qp->sq, qp->sq.cur)->ud.txq;
-	if (!q || list_linked(&qp->ready))
+	if (!q || (list_linked(&qp->ready) && !qp->owing))
 		return;
+	list_del(&qp->ready);
+	qp->owing = false;
+	qp->turn = false;
 	qp->burst = 0;
 	list_add_tail(&q->ready, &qp->ready);
-	if (!list_linked(&q->active))
-		list_add_tail(&q->engine->active_txqs, &q->active);
+	activate(q);
+}
+
+void qp_owes_ack(struct urxe_qp *qp)
+{
+	struct urxe_txq *q = qp->route.txq;
+
+	if (!q || list_linked(&qp->ready))
+		return;
+	qp->owing = true;
+	qp->burst = 0;
+	list_add_tail(&q->owing, &qp->ready);
+	activate(q);
 }
 
 static enum ibv_wc_opcode wc_opcode(uint8_t wr_opcode)

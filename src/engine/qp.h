@@ -109,6 +109,7 @@ struct urxe_qp {
 	struct ibv_qp_attr attr; /* as modified so far */
 	struct urxe_route route;
 	struct list ready; /* on a txq while there may be something to send */
+	bool owing;        /* and that list is the txq's owing */
 	struct timer timer;
 	struct requester req;
 	struct responder resp;
@@ -133,6 +134,9 @@ bool qp_listens(const struct urxe_qp *qp, const struct urxe_pkt *pkt);
 
 /* There may be something to send. */
 void qp_ready(struct urxe_qp *qp);
+
+/* Likewise, for no more than an ACK: it waits until nobody is ready. */
+void qp_owes_ack(struct urxe_qp *qp);
 
 /* Complete a send request (cq entry if signaled or failed) and give its slot back: the oldest. */
 void qp_retire_send(struct urxe_qp *qp, enum ibv_wc_status status);

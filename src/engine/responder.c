@@ -342,7 +342,10 @@ static void answer(struct urxe_qp *qp, enum answer what, uint32_t psn, uint8_t s
 	resp->answer = what;
 	resp->answer_psn = psn;
 	resp->syndrome = syndrome;
-	qp_ready(qp);
+	if (what == ANSWER_ACK)
+		qp_owes_ack(qp);
+	else
+		qp_ready(qp);
 }
 
 /* Find the kept READ that the PSN is part of, or the ATOMIC that it is. */

@@ -308,6 +308,7 @@ int urxe_udp_open(const struct urxe_udp_conf *conf, struct urxe_udp **ret_udp)
 	udp->rcvbuf_bytes = conf->rcvbuf_bytes;
 	udp->sndbuf_bytes = conf->sndbuf_bytes;
 	udp->seed = conf->seed;
+	urxe_udp_warm(udp);
 	for (int f = 0; f < UDP_FAMILIES; f++) {
 		udp->rx_fd[f] = -1;
 		for (int i = 0; i < UDP_SOURCES; i++)

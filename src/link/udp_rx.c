@@ -7,6 +7,12 @@
 #include <netinet/udp.h>
 #include <sys/socket.h>
 
+enum {
+	WARM_LOOKS = 64, /* a family that gave nothing so often in a row is quiet */
+	MESSAGE_AND_ACK = 2,
+	QUIET_STRIDE = 16, /* one look in so many goes to a quiet one */
+};
+
 #define ECN_MASK 3
 #define ECN_CE   3
 
@@ -191,9 +197,27 @@ unsigned urxe_udp_rx_datagram(struct urxe_udp *udp, const struct udp_datagram *d
 	return n;
 }
 
+void urxe_udp_warm(struct urxe_udp *udp)
+{
+	for (int family = 0; family < UDP_FAMILIES; family++)
+		udp->rx_warm[family] = WARM_LOOKS;
+}
+
+/* A look is a system call: few of them go to the family that nobody uses. */
+static bool worth_a_look(struct urxe_udp *udp, enum udp_family family)
+{
+	if (udp->rx_fd[family] < 0)
+		return false;
+	if (udp->rx_warm[family])
+		udp->rx_warm[family]--;
+	else if (++udp->rx_skipped % QUIET_STRIDE)
+		return false;
+	return true;
+}
+
 /*
- * A flood of packets that are not delivered uses up the budget too. A single packet that came to an
- * idle endpoint is most likely alone: its answer shall not wait for a look at the empty queue.
+ * A flood of packets that are not delivered uses up the budget too. A message that came to an idle
+ * endpoint is most likely alone: its answer shall not wait for a look at the empty queue.
  */
 unsigned urxe_udp_poll(struct urxe_udp *udp, urxe_rx_fn *deliver, void *arg, unsigned budget)
 {
@@ -206,13 +230,15 @@ unsigned urxe_udp_poll(struct urxe_udp *udp, urxe_rx_fn *deliver, void *arg, uns
 		enum udp_family family = udp->rx_next;
 
 		udp->rx_next = (udp->rx_next + 1) % UDP_FAMILIES;
-		if (udp->rx_fd[family] < 0 || !receive(udp, family, &dgram)) {
+		if (!worth_a_look(udp, family) || !receive(udp, family, &dgram)) {
 			empty++;
 			continue;
 		}
+		alone = !spent && udp->rx_idle;
 		empty = 0;
+		udp->rx_warm[family] = WARM_LOOKS;
 		spent += urxe_udp_rx_datagram(udp, &dgram, deliver, arg);
-		alone = spent == 1 && udp->rx_idle;
+		alone &= spent <= MESSAGE_AND_ACK;
 	}
 	udp->rx_idle = !spent;
 	return (unsigned)(udp->stats->rx_pkts - before);

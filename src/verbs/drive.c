@@ -19,6 +19,8 @@ enum {
 	STICKY_MAX_NS = 256 * DRIVE_TICK_NS,
 	FORWARD_YES_NS = 1000 * DRIVE_TICK_NS,
 	FORWARD_NO_NS = 100 * DRIVE_TICK_NS,
+	PROMPT_MIN = 16,
+	PROMPT_MAX = 1 << 24,
 	BTH_DQPN = 5, /* offset of the destination QPN in a BTH */
 };
 
@@ -31,6 +33,7 @@ void urxe_drive_init(struct urxe_context *ctx)
 	atomic_init(&d->mode, DRIVE_POLLED);
 	d->alarm_ns = CLOCK_NEVER;
 	d->sticky_ns = STICKY_MIN_NS;
+	d->prompt_min = PROMPT_MIN;
 	d->wait_spin_us = urxe_settings()->spin_us;
 }
 
@@ -112,8 +115,10 @@ static unsigned receive_udp(struct urxe_context *ctx)
 	struct drive *d = &ctx->drive;
 	unsigned n;
 
-	if (take_event(&d->udp_event))
+	if (take_event(&d->udp_event)) {
 		d->udp_credit = UDP_CREDIT;
+		urxe_udp_warm(ctx->udp);
+	}
 	if (!d->udp_credit)
 		return 0;
 	n = urxe_udp_poll(ctx->udp, deliver_udp, ctx, RX_BUDGET);
@@ -190,11 +195,13 @@ static unsigned send_txq(struct urxe_context *ctx, struct urxe_txq *txq)
 	return urxe_shm_send(lane->peer, urxe_drive_now(ctx), pull, &arg, TX_BUDGET);
 }
 
-static unsigned send_all(struct urxe_context *ctx)
+/* With hold, acknowledgements wait for the next call. */
+static unsigned send_all(struct urxe_context *ctx, bool hold)
 {
 	struct urxe_txq *txq = urxe_engine_next_txq(ctx->engine, NULL);
 	unsigned n = 0;
 
+	urxe_engine_hold_acks(ctx->engine, hold);
 	if (ctx->udp && urxe_udp_blocked(ctx->udp) && !list_linked(&ctx->udp_txq.active))
 		n += send_txq(ctx, &ctx->udp_txq); /* what the kernel did not take before */
 	while (txq && list_linked(&txq->active)) {
@@ -203,13 +210,22 @@ static unsigned send_all(struct urxe_context *ctx)
 		n += send_txq(ctx, txq); /* txq may leave the list */
 		txq = next;
 	}
+	ctx->drive.held = hold && urxe_engine_next_txq(ctx->engine, NULL);
 	urxe_capture_flush(ctx); /* of what came in before, too */
 	return n;
 }
 
 void urxe_drive_send(struct urxe_context *ctx)
 {
-	send_all(ctx);
+	struct drive *d = &ctx->drive;
+
+	d->prompt += d->heard;
+	d->heard = false;
+	if (d->prompt / 4 >= d->prompt_min && d->prompt_min > PROMPT_MIN) {
+		d->prompt_min /= 2;
+		d->prompt = d->prompt_min;
+	}
+	send_all(ctx, false);
 }
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
@@ -224,26 +240,46 @@ static bool timers_due(struct urxe_context *ctx)
 	return urxe_drive_now(ctx) >= urxe_engine_deadline(ctx->engine);
 }
 
-bool urxe_drive_progress(struct urxe_context *ctx)
+/*
+ * Over UDP an acknowledgement that waits for the application's answer saves a system call on both
+ * sides: the two go as one batch. Only where answers used to follow at once: an application that
+ * goes away instead lets the peer wait until the driver thread finds out.
+ */
+static bool may_hold(const struct urxe_context *ctx)
 {
+	const struct drive *d = &ctx->drive;
+
+	return !d->held && d->prompt >= d->prompt_min && !is_served(ctx);
+}
+
+static bool progress(struct urxe_context *ctx, bool polled)
+{
+	struct drive *d = &ctx->drive;
 	bool due, busy;
 
 	if (!ctx->shm)
 		return false; /* no QP yet */
 	due = timers_due(ctx);
-	if (due && ctx->udp && !ctx->drive.udp_credit)
-		ctx->drive.udp_credit =
-			1; /* the answer may have come: look before giving up on it */
-	if (take_event(&ctx->drive.shm_event))
+	if (due && ctx->udp) { /* the answer may have come: look before giving up on it */
+		d->udp_credit += !d->udp_credit;
+		urxe_udp_warm(ctx->udp);
+	}
+	if (take_event(&d->shm_event))
 		urxe_shm_service(ctx->shm);
-	busy = urxe_shm_poll(ctx->shm, deliver, ctx, RX_BUDGET) > 0;
-	busy |= receive_udp(ctx) > 0;
+	busy = receive_udp(ctx) > 0;
+	d->heard = busy && polled;
+	busy |= urxe_shm_poll(ctx->shm, deliver, ctx, RX_BUDGET) > 0;
 	if (due)
-		urxe_engine_advance(ctx->engine, ctx->drive.now_ns);
+		urxe_engine_advance(ctx->engine, d->now_ns);
 	busy |= due;
-	busy |= send_all(ctx) > 0;
+	busy |= send_all(ctx, d->heard && may_hold(ctx)) > 0;
 	urxe_events_collect(ctx); /* also without a frame: a pull may find that a request fails */
 	return busy;
+}
+
+bool urxe_drive_progress(struct urxe_context *ctx)
+{
+	return progress(ctx, false);
 }
 
 void urxe_drive_finish(struct urxe_context *ctx)
@@ -275,7 +311,7 @@ void urxe_drive_poll(struct urxe_context *ctx)
 
 	atomic_store_explicit(&d->polls, polls + 1, memory_order_relaxed);
 	urxe_drive_begin(ctx);
-	urxe_drive_progress(ctx);
+	progress(ctx, true);
 	if (!is_served(ctx))
 		return;
 	if (++d->served_polls >= POLLS_TO_TAKE)
@@ -336,6 +372,10 @@ void urxe_drive_take_over(struct urxe_context *ctx)
 
 	if (is_served(ctx))
 		return;
+	if (d->held) {
+		d->prompt = 0;
+		d->prompt_min *= d->prompt_min < PROMPT_MAX ? 2 : 1;
+	}
 	if (urxe_shm_pending(ctx->shm) || (ctx->udp && urxe_udp_pending(ctx->udp))) {
 		bool again = now - d->left_served_ns < 4 * d->sticky_ns;
 

@@ -254,6 +254,7 @@ void rig_wait(struct urxe_udp *udp)
 	struct pollfd fd = {urxe_udp_fd(udp), POLLIN, 0};
 
 	assert_int_equal(poll(&fd, 1, 2000), 1);
+	urxe_udp_warm(udp);
 }
 
 /* As many packets as a receive buffer takes. */

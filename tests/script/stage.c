@@ -385,12 +385,16 @@ void cmd_destroy(struct stage *s)
 
 void cmd_hold(struct stage *s)
 {
-	s->hold = true;
+	if (accept(s, "acks"))
+		urxe_engine_hold_acks(s->engine, true);
+	else
+		s->hold = true;
 }
 
 void cmd_release(struct stage *s)
 {
 	s->hold = false;
+	urxe_engine_hold_acks(s->engine, false);
 	stage_pump(s);
 }
 
