@@ -215,14 +215,22 @@ bool xr_channel_send_bye(struct xrdma_channel *ch)
 	return ch->bye_sent;
 }
 
+static void delay_ack(struct xrdma_channel *ch)
+{
+	ch->told_then = ch->win.told;
+	xr_timer_set(ch->ctx, &ch->ack_timer,
+		     ch->ctx->now + ch->ctx->conf.ack_delay_us * NSEC_PER_USEC);
+}
+
 void xr_channel_ack_due(struct xr_timer *t)
 {
 	struct xrdma_channel *ch = container_of(t, struct xrdma_channel, ack_timer);
 
 	if (!xr_channel_flows(ch) || xr_window_ack(&ch->win) == XR_ACK_NONE)
 		return;
-	if (!post_ack(ch, XR_ACK))
-		xr_timer_set(ch->ctx, t, ch->ctx->now + ch->ctx->conf.ack_delay_us * NSEC_PER_USEC);
+	/* Messages take acknowledgements along: what came since the last one is not old yet. */
+	if (ch->told_then != ch->win.told || !post_ack(ch, XR_ACK))
+		delay_ack(ch);
 }
 
 /* A turn of the channel: messages, then what acknowledgement none of them carried, fragments. */
@@ -241,11 +249,9 @@ void xr_channel_pump(struct xrdma_channel *ch)
 		break;
 	case XR_ACK_LATER:
 		if (ch->ack_timer.timer.due_ns == CLOCK_NEVER)
-			xr_timer_set(ctx, &ch->ack_timer,
-				     ctx->now + ctx->conf.ack_delay_us * NSEC_PER_USEC);
+			delay_ack(ch);
 		break;
-	case XR_ACK_NONE:
-		timer_off(&ch->ack_timer.timer);
+	case XR_ACK_NONE: /* the timer, if it runs, finds that */
 		break;
 	}
 	if (xr_channel_flows(ch))

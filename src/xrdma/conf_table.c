@@ -84,8 +84,8 @@ const struct xr_option xr_options[] = {
 	{FIELD(housekeeping_us), .type = XR_U32, .unit = "microseconds", .min = 10, .max = 1000000,
 	 .def = 1000, .runtime = true, .doc = "How often busy polling looks at sockets."},
 	{FIELD(ack_delay_us), .type = XR_U32, .unit = "microseconds", .min = 0, .max = 1000000,
-	 .def = 50, .runtime = true,
-	 .doc = "An acknowledgement waits this long for a message to ride on."},
+	 .def = 200, .runtime = true,
+	 .doc = "An acknowledgement waits this long, and at most twice, for a message to ride on."},
 
 	/* connection */
 	{FIELD(connect_timeout_ms), .type = XR_U32, .unit = "milliseconds", .min = 1,
