@@ -171,12 +171,34 @@ static void parse_times(const uint8_t *p, struct xr_head *h)
 		h->at[types[h->type].first_time + i] = get_be64(p + 8 * i);
 }
 
+/* What nearly all are: a header without flags and its payload. False: look closer. */
+static bool parse_plain(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
+			struct xr_head *ret_h)
+{
+	uint32_t len;
+
+	if (size < XR_HDR_BYTES || !p[0] || p[0] > XR_RSP || p[1] || p[3] ||
+	    get_be32(p + 12) != bounds->epoch)
+		return false;
+	len = get_be32(p + 8);
+	if (len != size - XR_HDR_BYTES || len > bounds->small_bytes || len > bounds->max_bytes)
+		return false;
+	*ret_h = (struct xr_head){.type = (enum xr_type)p[0],
+				  .ctrl_ack = p[2],
+				  .id = get_be32(p + 4),
+				  .len = len,
+				  .epoch = bounds->epoch};
+	return true;
+}
+
 int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
 		  struct xr_head *ret_h, const char **ret_why)
 {
 	struct xr_head h = {0};
 
 	*ret_why = NULL;
+	if (parse_plain(p, size, bounds, ret_h))
+		return 0;
 	if (size < XR_HDR_BYTES)
 		*ret_why = "shorter than its header";
 	else if (p[0] == 0 || p[0] >= XR_N_TYPES)

@@ -197,6 +197,23 @@ static void at_the_end_of_the_address_space(void **state)
 	assert_int_equal(xr_head_parse(p, 48, &bounds, &h, &why), -EPROTO);
 }
 
+/* As long as it says, and longer than either limit. */
+static void payloads_beyond_a_limit(void **state)
+{
+	const struct xr_bounds narrow = {.small_bytes = 100, .max_bytes = 50, .epoch = 7};
+	struct xr_head h = {.type = XR_MSG, .len = 100, .epoch = 7};
+	uint8_t p[XR_MAX_HEAD_BYTES + 101];
+	const char *why;
+
+	memset(p, 0, sizeof(p));
+	xr_head_put(p, &h);
+	assert_int_equal(xr_head_parse(p, 116, &bounds, &h, &why), 0);
+	assert_int_equal(xr_head_parse(p, 116, &narrow, &h, &why), -EPROTO);
+	h.len = 101;
+	xr_head_put(p, &h);
+	assert_int_equal(xr_head_parse(p, 117, &bounds, &h, &why), -EPROTO);
+}
+
 static void times_come_where_agreed(void **state)
 {
 	struct xr_bounds none = bounds;
@@ -230,6 +247,7 @@ int main(void)
 		cmocka_unit_test(there_and_back),
 		cmocka_unit_test(messages_that_cannot_be),
 		cmocka_unit_test(at_the_end_of_the_address_space),
+		cmocka_unit_test(payloads_beyond_a_limit),
 		cmocka_unit_test(times_come_where_agreed),
 		cmocka_unit_test(immediate),
 	};
