@@ -211,21 +211,35 @@ void xr_channel_settle(struct xrdma_channel *ch);
 uint32_t xr_channel_index(const struct xrdma_channel *ch);
 struct xrdma_channel *xr_channel_by_handle(struct xrdma_context *ctx, uint32_t handle);
 
-/* ---- set-up: channel_setup.c ---- */
-
-void xr_channel_probe_ended(struct xrdma_channel *ch);
-void xr_channel_opened(struct xrdma_channel *ch);
-void xr_channel_boot_due(struct xr_timer *t);
-void xr_channel_boot_bye(struct xrdma_channel *ch);
-void xr_channel_boot_close(struct xrdma_channel *ch);
-void xr_listeners_close(struct xrdma_context *ctx);
+/* ---- HELLO: channel_hello.c ---- */
 
 /* Our HELLO, with a queue pair that is new or reset. */
 int xr_channel_say_hello(struct xrdma_channel *ch);
+int xr_channel_got_hello(struct xrdma_channel *ch, const uint8_t *data, size_t len);
+/* What a probe has to read: bytes that follow from a HELLO. */
+void xr_probe_pattern(uint64_t incarnation, uint32_t epoch, uint32_t qpn,
+		      uint8_t out[XR_PROBE_BYTES]);
+
+/* ---- set-up: channel_setup.c ---- */
+
+/* A block of the peer. 0; 1: ch is no more, its connection another channel's; or an error. */
+int xr_channel_got_block(struct xrdma_channel *ch, uint8_t type, const uint8_t *data, size_t len);
+void xr_channel_probe_ended(struct xrdma_channel *ch);
+void xr_channel_opened(struct xrdma_channel *ch);
+
+/* ---- the TCP connection: channel_boot.c ---- */
+
 /* The channel's connection is ch->boot from now on. */
 int xr_channel_boot_watch(struct xrdma_channel *ch);
 int xr_channel_boot_send(struct xrdma_channel *ch, enum xr_block_type type, const void *data,
 			 size_t len);
+/* Something may have come, or may go. */
+void xr_channel_boot_step(struct xrdma_channel *ch);
+void xr_channel_boot_due(struct xr_timer *t);
+void xr_channel_boot_bye(struct xrdma_channel *ch);
+void xr_channel_boot_close(struct xrdma_channel *ch);
+
+void xr_listeners_close(struct xrdma_context *ctx); /* listener.c */
 
 /* ---- recovery: recover.c ---- */
 
