@@ -224,6 +224,11 @@ XRDMA_API size_t xrdma_region_huge_bytes(const struct xrdma_region *region);
 /* Tell the peer, which gets on_region. tag is the caller's way to say which region this is. */
 XRDMA_API int xrdma_region_export(struct xrdma_region *region, struct xrdma_channel *ch,
 				  uint32_t tag);
+/*
+ * Take the key back that the peer of one channel was given (ch NULL: those of all). It is dead on
+ * return: who uses it is refused, with -EACCES at the peer. Slots that it names are still received.
+ */
+XRDMA_API int xrdma_region_revoke(struct xrdma_region *region, struct xrdma_channel *ch);
 XRDMA_API uint32_t xrdma_remote_region_tag(const struct xrdma_remote_region *remote);
 XRDMA_API uint32_t xrdma_remote_region_slots(const struct xrdma_remote_region *remote);
 XRDMA_API size_t xrdma_remote_region_slot_bytes(const struct xrdma_remote_region *remote);

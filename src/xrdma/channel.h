@@ -46,6 +46,7 @@ enum xr_wqe_op {
 	XR_WQE_MOVE, /* a fragment */
 	XR_WQE_BEACON,
 	XR_WQE_ALIVE,
+	XR_WQE_MW, /* a window is bound, or (of a message) ended */
 };
 
 /* What was posted at a position of the send queue. */
@@ -88,6 +89,7 @@ struct xr_recovery {
 struct xr_export {
 	struct xrdma_region *region; /* NULL: freed since */
 	struct xr_exposed *key;      /* NULL while broken */
+	bool revoked;
 };
 
 enum {
@@ -156,6 +158,9 @@ struct xrdma_channel {
 	bool peer_open;
 	uint32_t epoch; /* the highest so far */
 	struct xr_recovery rec;
+
+	struct xr_mws mws;
+	struct xr_mws_read mws_read;
 
 	/* regions */
 	struct list remotes;
@@ -306,6 +311,8 @@ bool xr_channel_post_beacon(struct xrdma_channel *ch);
 /* False: there is no room. */
 bool xr_channel_post_alive(struct xrdma_channel *ch);
 int xr_channel_post_probe(struct xrdma_channel *ch);
+int xr_channel_post_mw(struct xrdma_channel *ch, struct ibv_send_wr *wr, struct xrdma_msg *m,
+		       bool signal);
 int xr_channel_post_move(struct xrdma_channel *ch, struct xrdma_msg *m, uint32_t len, bool signal);
 /* A work request of the send queue completed. */
 void xr_channel_send_completed(struct xrdma_channel *ch, uint32_t pos, enum ibv_wc_status status);

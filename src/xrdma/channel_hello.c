@@ -26,6 +26,10 @@ void xr_probe_pattern(uint64_t incarnation, uint32_t epoch, uint32_t qpn,
 
 static uint8_t *our_probe(const struct xrdma_channel *ch)
 {
+	const struct xr_region_mem *probes = &ch->ctx->probes;
+
+	if (probes->mr)
+		return (uint8_t *)probes->map.addr + (size_t)xr_channel_index(ch) * XR_PROBE_BYTES;
 	return (uint8_t *)ch->heads.addr + (size_t)(ch->wqe_mask + 1) * XR_HEAD_STRIDE;
 }
 
@@ -54,7 +58,8 @@ static int fill_hello(struct xrdma_channel *ch, const struct xr_gid *gid)
 {
 	struct xrdma_context *ctx = ch->ctx;
 	struct xr_hello *h = &ch->ours;
-	struct xr_key probe = {.addr = (uintptr_t)our_probe(ch), .rkey = ch->heads.rkey};
+	struct xr_key probe = {.addr = (uintptr_t)our_probe(ch),
+			       .rkey = ctx->probes.mr ? ctx->probes.mr->rkey : ch->heads.rkey};
 
 	if (getrandom(&ch->psn, sizeof(ch->psn), 0) != sizeof(ch->psn))
 		return xr_error(-EIO, "no random numbers");
@@ -62,7 +67,8 @@ static int fill_hello(struct xrdma_channel *ch, const struct xr_gid *gid)
 	h->version_min = XR_VERSION_MIN;
 	h->version_max = XR_VERSION_MAX;
 	if (!xr_recovering(ch))
-		h->flags = ctx->conf.trace ? XR_HELLO_TRACE : 0;
+		h->flags = (ctx->conf.trace ? XR_HELLO_TRACE : 0) |
+			   (ctx->conf.mem_windows == XR_MEM_WINDOWS_TYPE2 ? XR_HELLO_WINDOWS : 0);
 	h->incarnation = ctx->incarnation;
 	h->epoch = ch->epoch = xr_epoch_next(ch->epoch);
 	h->qpn = ch->qp->qp_num;
@@ -166,6 +172,7 @@ static int agree(struct xrdma_channel *ch)
 		.max_bytes = ch->agreed.max_msg,
 		.epoch = ch->agreed.epoch,
 		.trace = ch->ours.flags & peer->flags & XR_HELLO_TRACE,
+		.stamps = ch->ours.flags & XR_HELLO_WINDOWS,
 	};
 	ch->max_fragments = ch->agreed.reads_out;
 	return xr_recovering(ch) ? 0 : begin_window(ch);

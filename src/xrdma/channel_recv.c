@@ -232,6 +232,8 @@ static void accept_message(struct xrdma_channel *ch, struct xrdma_msg *m, const 
 	m->complete = m->small = !h->large;
 	m->slot = -1;
 	m->traced = h->traced;
+	if (m->small) /* they lie before the payload */
+		m->data = (uint8_t *)m->data + xr_head_extra(h);
 	if (h->traced)
 		xr_trace_received(m, h);
 	if (h->type == XR_RSP || h->type == XR_ERR_RSP) {
@@ -272,22 +274,27 @@ static int check(struct xrdma_channel *ch, struct xrdma_msg *m, const struct ibv
 		 struct xr_head *h, const char **ret_why)
 {
 	const uint8_t *head = (const uint8_t *)m->buf.addr + XR_RX_HEAD;
+	bool invalidates = wc->wc_flags & IBV_WC_WITH_INV;
 	struct xr_stamp stamp;
 	int ret;
 
-	if (!(wc->wc_flags & IBV_WC_WITH_IMM) || wc->opcode != IBV_WC_RECV) {
+	if (!(wc->wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV)) || wc->opcode != IBV_WC_RECV) {
 		*ret_why = "a message without its immediate data";
 		return -EPROTO;
 	}
 	ret = xr_head_parse(head, wc->byte_len, &ch->bounds, h, ret_why);
 	if (ret)
 		return ret;
+	if (h->stamped != invalidates || (invalidates && h->invalidates != wc->invalidated_rkey)) {
+		*ret_why = "a message that does not say which key it invalidates";
+		return -EPROTO;
+	}
 	if (ch->bye_received && h->type != XR_ACK) {
 		*ret_why = "a message after the last one";
 		return -EPROTO;
 	}
-	stamp.seq = xr_imm_seq(be32toh(wc->imm_data));
-	stamp.ack = xr_imm_ack(be32toh(wc->imm_data));
+	stamp.seq = invalidates ? h->seq : xr_imm_seq(be32toh(wc->imm_data));
+	stamp.ack = invalidates ? h->ack : xr_imm_ack(be32toh(wc->imm_data));
 	stamp.ctrl_ack = h->ctrl_ack;
 	m->seq = stamp.seq;
 	return xr_window_receive(&ch->win, &stamp, xr_type_windowed(h->type), ret_why);

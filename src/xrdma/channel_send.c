@@ -18,6 +18,20 @@ static void wait_turn(struct xrdma_channel *ch)
 	xr_flow_wait(&ch->ctx->flow, &ch->flow);
 }
 
+/* Windows of type 1 are not bound by ordinary requests. */
+static int submit(struct ibv_qp *qp, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+	struct ibv_mw_bind bind;
+
+	if (wr->opcode != IBV_WR_BIND_MW || wr->bind_mw.mw->type != IBV_MW_TYPE_1)
+		return ibv_post_send(qp, wr, &bad);
+	bind = (struct ibv_mw_bind){.wr_id = wr->wr_id,
+				    .send_flags = wr->send_flags,
+				    .bind_info = wr->bind_mw.bind_info};
+	return ibv_bind_mw(qp, wr->bind_mw.mw, &bind);
+}
+
 /*
  * Post one work request, described but for its id and flags. 0, or -EAGAIN: the device has no room
  * although we think so; the next completion makes some.
@@ -27,13 +41,12 @@ static int post(struct xrdma_channel *ch, struct ibv_send_wr *wr, enum xr_wqe_op
 {
 	struct xrdma_context *ctx = ch->ctx;
 	uint32_t pos = ch->flow.head;
-	struct ibv_send_wr *bad;
 	int ret;
 
 	wr->wr_id = (uint64_t)XR_WR_SEND << 62 | (uint64_t)ch->handle << 32 | pos;
 	if (xr_flow_post(&ctx->flow, &ch->flow, signal))
 		wr->send_flags |= IBV_SEND_SIGNALED;
-	ret = ibv_post_send(ch->qp, wr, &bad);
+	ret = submit(ch->qp, wr);
 	if (ret == 0) {
 		ch->wqes[pos & ch->wqe_mask] = (struct xr_wqe){.msg = m, .op = op};
 		if (m)
@@ -53,10 +66,11 @@ static void fill_head(struct xrdma_channel *ch, const struct xrdma_msg *m, struc
 	h->len = m->len;
 	h->epoch = ch->bounds.epoch;
 	h->ctrl_ack = ch->win.ctl_seen;
-	h->large = h->traced = false;
+	h->large = h->traced = h->stamped = false;
 	if (m->type <= XR_RSP) {
 		h->large = m->len > ch->bounds.small_bytes;
-		h->key = (struct xr_key){(uintptr_t)m->data, m->rkey, ch->bounds.epoch};
+		h->key = (struct xr_key){(uintptr_t)m->data, m->mw ? m->mw->mw->rkey : m->rkey,
+					 ch->bounds.epoch};
 	} else if (m->type == XR_ERR_RSP) {
 		h->status = m->status;
 	} else if (m->type == XR_SLOT) {
@@ -68,23 +82,34 @@ static void fill_head(struct xrdma_channel *ch, const struct xrdma_msg *m, struc
 	}
 }
 
+/* Acknowledgements and, if it invalidates a window, that. */
+static void stamp(const struct xrdma_channel *ch, const struct xrdma_msg *m, struct xr_head *h,
+		  struct ibv_send_wr *wr)
+{
+	struct xr_stamp s = xr_window_stamp(&ch->win);
+
+	xr_mw_choose(ch, m, h);
+	wr->opcode = h->stamped ? IBV_WR_SEND_WITH_INV : IBV_WR_SEND_WITH_IMM;
+	h->seq = s.seq;
+	h->ack = s.ack;
+	if (h->stamped)
+		wr->invalidate_rkey = h->invalidates;
+	else
+		wr->imm_data = htobe32(xr_imm(s.seq, s.ack));
+}
+
 /* Post header and, if it is small, payload of a message: m, or a control message (m NULL). */
-static int post_message(struct xrdma_channel *ch, const struct xr_head *h, struct xrdma_msg *m,
+static int post_message(struct xrdma_channel *ch, struct xr_head *h, struct xrdma_msg *m,
 			enum xr_wqe_op op)
 {
 	uint8_t *head = (uint8_t *)ch->heads.addr + (ch->flow.head & ch->wqe_mask) * XR_HEAD_STRIDE;
-	struct xr_stamp stamp = xr_window_stamp(&ch->win);
 	struct ibv_sge sge[2] = {{.addr = (uintptr_t)head, .lkey = ch->heads.lkey}};
-	struct ibv_send_wr wr = {
-		.opcode = IBV_WR_SEND_WITH_IMM,
-		.imm_data = htobe32(xr_imm(stamp.seq, stamp.ack)),
-		.sg_list = sge,
-		.num_sge = 1,
-	};
+	struct ibv_send_wr wr = {.sg_list = sge, .num_sge = 1};
 	bool payload = m && h->type <= XR_RSP && !h->large && h->len, inlined;
 	enum xr_verdict verdict;
 	int ret;
 
+	stamp(ch, m, h, &wr);
 	sge[0].length = (uint32_t)xr_head_put(head, h);
 	if (payload) {
 		sge[1] = (struct ibv_sge){(uintptr_t)m->data, m->len, m->lkey};
@@ -98,6 +123,8 @@ static int post_message(struct xrdma_channel *ch, const struct xr_head *h, struc
 	/* A buffer waits for its completion: do not let it wait for sends that may never come. */
 	ret = post(ch, &wr, op, payload && !inlined ? m : NULL,
 		   op == XR_WQE_BYE || (payload && !inlined && ch->queued <= 1));
+	if (!ret && ch->mws_read.n)
+		xr_mw_told(ch, h, h->ack);
 	if (ch->ctx->faults && !ret && room(ch, XR_SPARE_BEACON) && xr_fault_again(ch))
 		(void)post_message(ch, h, m, op);
 	return ret;
@@ -111,6 +138,9 @@ static int send_now(struct xrdma_channel *ch, struct xrdma_msg *m)
 
 	if (ctx->faults && xr_fault_held(ch))
 		return -EAGAIN;
+	ret = xr_mw_bind(ch, m);
+	if (ret)
+		return ret;
 	fill_head(ch, m, &h);
 	if (m->traced && ch->bounds.trace)
 		xr_trace_sent(ch, m, &h);
@@ -139,7 +169,7 @@ static int prepare(struct xrdma_channel *ch, struct xrdma_msg *m)
 	/* Before the limits are agreed the smaller part of them may turn out to be the peer's. */
 	bool large = m->len > ch->bounds.small_bytes || ch->state < XR_CH_READY;
 
-	return xr_msg_register(m, large ? IBV_ACCESS_REMOTE_READ : 0);
+	return xr_msg_register(m, large ? xr_mw_access(ch->ctx) : 0);
 }
 
 /*
@@ -179,6 +209,8 @@ static bool pump_queue(struct xrdma_channel *ch)
 	while (ch->queued && xr_window_open(&ch->win)) {
 		struct list *node = ch->queue.next;
 
+		if (xr_mw_starved(ch, container_of(node, struct xrdma_msg, link)))
+			return true;
 		if (!room(ch, XR_SPARE_CONTROL) || ch->flow.quantum == 0)
 			return false;
 		if (send_now(ch, container_of(node, struct xrdma_msg, link)))
@@ -242,7 +274,7 @@ void xr_channel_pump(struct xrdma_channel *ch)
 	if (!xr_channel_flows(ch))
 		return;
 	ch->flow.quantum = ctx->flow.quantum;
-	done = pump_queue(ch);
+	done = xr_mw_pump(ch) && pump_queue(ch);
 	switch (xr_window_ack(&ch->win)) {
 	case XR_ACK_AT_ONCE:
 		done &= post_ack(ch, XR_ACK);
@@ -268,6 +300,8 @@ void xr_channel_acked(struct xrdma_channel *ch, uint16_t from)
 
 		ch->unacked[seq & ch->unacked_mask] = NULL;
 		m->unacked = false;
+		if (m->mw)
+			xr_mw_due(ch, m);
 		xr_msg_sent_check(m);
 	}
 }
@@ -319,6 +353,12 @@ int xr_channel_post_probe(struct xrdma_channel *ch)
 	return post(ch, &wr, XR_WQE_PROBE, m, true);
 }
 
+int xr_channel_post_mw(struct xrdma_channel *ch, struct ibv_send_wr *wr, struct xrdma_msg *m,
+		       bool signal)
+{
+	return post(ch, wr, XR_WQE_MW, m, signal);
+}
+
 int xr_channel_post_move(struct xrdma_channel *ch, struct xrdma_msg *m, uint32_t len, bool signal)
 {
 	struct ibv_sge sge = {(uintptr_t)m->data + m->posted, len, m->lkey};
@@ -357,6 +397,10 @@ static void end_wqe(struct xrdma_channel *ch, const struct xr_wqe *wqe, int stat
 		xr_move_ended(ch, m, status);
 		break;
 	case XR_WQE_BEACON:
+		break;
+	case XR_WQE_MW:
+		if (m)
+			xr_mw_ended(ch, m, status);
 		break;
 	case XR_WQE_ALIVE:
 		ch->alive_posted = false;

@@ -16,6 +16,12 @@ enum { XR_NAME_BYTES = 256, XR_PATH_BYTES = 512, XR_PSK_BYTES = 64 };
 
 #define XR_AUTO UINT32_MAX /* numbers that may also be `auto`: port, numa */
 
+enum xr_mem_windows {
+	XR_MEM_WINDOWS_OFF,
+	XR_MEM_WINDOWS_TYPE1,
+	XR_MEM_WINDOWS_TYPE2,
+};
+
 enum xr_choice {
 	XR_CHOICE_AUTO,
 	XR_CHOICE_ON,
@@ -84,6 +90,7 @@ struct xr_conf {
 	uint32_t numa;       /* node, or XR_AUTO: the device's */
 	bool guard;
 	bool odp;
+	enum xr_mem_windows mem_windows;
 
 	/* watching and testing */
 	char filter[XR_PATH_BYTES];

@@ -5,6 +5,7 @@
 #include <assert.h>
 
 static const char *const auto_on_off[] = {"auto", "on", "off", NULL};
+static const char *const mem_windows[] = {"off", "type1", "type2", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 
 #define FIELD(member)                                                                              \
@@ -159,6 +160,10 @@ const struct xr_option xr_options[] = {
 	{FIELD(odp), .type = XR_BOOL,
 	 .doc = "Register callers' memory and regions for on-demand paging where the device offers "
 		"it, and counted (odp_registrations)."},
+	{FIELD(mem_windows), .type = XR_ENUM, .choices = mem_windows, .def = XR_MEM_WINDOWS_OFF,
+	 .doc = "Large messages are shown to the peer by memory windows: a new key for each, to "
+		"its "
+		"bytes alone, dead when it was read. type2: invalidated by the peer's answer."},
 
 	/* watching and testing */
 	{FIELD(filter), .type = XR_STRING, .unit = "rules", .min = 0, .max = XR_PATH_BYTES - 1,

@@ -194,12 +194,18 @@ static int open_memory(struct xrdma_context *ctx)
 	mem.huge = huge_of[conf->huge];
 	mem.numa_node = conf->numa == XR_AUTO ? xr_numa_of_device(ctx->verbs->device->ibdev_path)
 					      : (int)conf->numa;
+	mem.access[XR_TX] = xr_mw_access(ctx);
 	mem.odp = conf->odp ? XR_ODP_TRY : XR_ODP_OFF;
 	mem.guard = conf->guard;
 	mem.cache_entries = conf->regcache_entries;
 	mem.cache_bytes = conf->regcache_bytes;
 	ret = xr_mem_new(&mem, ctx->pd, &ctx->mem);
-	return ret ? ret : try_memory(ctx);
+	if (!ret)
+		ret = try_memory(ctx);
+	if (!ret && conf->mem_windows)
+		ret = xr_mem_region_new(ctx->mem, (size_t)conf->max_channels * XR_PROBE_BYTES,
+					IBV_ACCESS_REMOTE_READ, -1, &ctx->probes);
+	return ret;
 }
 
 static int open_shared_receives(struct xrdma_context *ctx)
@@ -230,6 +236,8 @@ static int open_all(struct xrdma_context *ctx)
 
 	if (!ret)
 		ret = query_device(ctx);
+	if (!ret)
+		ret = xr_mw_check_device(ctx);
 	if (!ret)
 		ret = open_queues(ctx);
 	if (!ret)
@@ -263,6 +271,8 @@ static void close_all(struct xrdma_context *ctx)
 		xr_rq_fini(&ctx->srq);
 	xr_msgs_fini(ctx);
 	xr_regions_free_all(ctx);
+	if (ctx->probes.mr)
+		xr_mem_region_free(ctx->mem, &ctx->probes);
 	xr_mem_free(ctx->mem);
 	if (ctx->cq) {
 		ibv_ack_cq_events(ctx->cq, ctx->unacked_events);

@@ -67,6 +67,7 @@ struct xrdma_context {
 	char device[XR_DEVICE_BYTES];
 	struct xr_gid_table gids;
 	struct xr_mem *mem;
+	struct xr_region_mem probes; /* where nothing else is readable: with mem_windows */
 	struct xr_flow flow;
 
 	struct xrdma_msg *free_msgs;

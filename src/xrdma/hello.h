@@ -33,7 +33,8 @@ enum {
 };
 
 enum {
-	XR_HELLO_TRACE = 1, /* messages may carry times, if both sides say so */
+	XR_HELLO_TRACE = 1,   /* messages may carry times, if both sides say so */
+	XR_HELLO_WINDOWS = 2, /* its large messages are in windows that the reader may invalidate */
 };
 
 enum xr_gid_type {

@@ -97,6 +97,7 @@ void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status)
 		return; /* the channel's end frees it */
 	ch->ctx->stats.large_read++;
 	m->complete = true;
+	xr_mw_read(ch, m);
 	if (m->type == XR_RSP)
 		xr_channel_deliver_reply(ch, m);
 	else

@@ -119,6 +119,7 @@ static int alloc_guarded(struct xr_mem *mem, enum xr_mem_use use, size_t len,
 	ret_buf->capacity = len;
 	ret_buf->lkey = guard->mr->lkey;
 	ret_buf->rkey = guard->mr->rkey;
+	ret_buf->mr = guard->mr;
 	ret_buf->owner = guard;
 	return 0;
 }

@@ -70,6 +70,7 @@ struct xrdma_msg *xr_msg_get(struct xrdma_context *ctx)
 	m->wrs = 0;
 	m->slot = -1;
 	m->region = NULL;
+	m->mw = NULL;
 	m->posted = 0;
 	m->done = NULL;
 	m->released = NULL;
@@ -182,7 +183,7 @@ void xr_msg_sent_check(struct xrdma_msg *m)
 	void *data = m->data, *arg = m->released_arg;
 	size_t len = m->len;
 
-	if (m->state != XR_M_SENT || m->unacked || m->wrs)
+	if (m->state != XR_M_SENT || m->unacked || m->wrs || m->mw)
 		return;
 	xr_msg_put(m);
 	if (released)

@@ -7,6 +7,7 @@
 #include "xrdma/conf.h"
 #include "xrdma/keys.h"
 #include "xrdma/mem.h"
+#include "xrdma/mw.h"
 #include "xrdma/proto.h"
 #include "xrdma/trace.h"
 #include "xrdma/xrdma.h"
@@ -39,7 +40,9 @@ enum { XR_RX_PAYLOAD = 64, XR_RX_HEAD = XR_RX_PAYLOAD - XR_HDR_BYTES };
 /* A receive buffer, and what of it the NIC may fill. */
 static inline uint32_t xr_rx_bytes(const struct xr_conf *conf)
 {
-	return XR_RX_PAYLOAD + conf->small_bytes + (conf->trace ? XR_TIMES_BYTES : 0);
+	uint32_t stamp = conf->mem_windows == XR_MEM_WINDOWS_TYPE2 ? XR_STAMP_BYTES : 0;
+
+	return XR_RX_PAYLOAD + conf->small_bytes + (conf->trace ? XR_TIMES_BYTES : stamp);
 }
 
 struct xrdma_msg {
@@ -60,15 +63,17 @@ struct xrdma_msg {
 	bool small;    /* received, in a buffer of the receive queue */
 	bool traced;   /* REQ, RSP: at is of use */
 	uint16_t seq;
-	uint16_t wrs; /* work requests outstanding that refer to it */
-	uint32_t id;  /* as in struct xr_head */
-	int status;   /* ERR_RSP */
-	uint32_t tag; /* REGION */
-	int slot;     /* payload lies in this slot, or -1 */
+	uint16_t wrs;     /* work requests outstanding that refer to it */
+	uint32_t id;      /* as in struct xr_head */
+	int status;       /* ERR_RSP */
+	uint32_t tag;     /* REGION */
+	uint32_t answers; /* RSP: the key of its request, 0 if that was not large */
+	int slot;         /* payload lies in this slot, or -1 */
 	struct xr_buf buf;
 	struct xr_regcache_ref ref;  /* XR_FROM_CALLER, once registered */
 	unsigned access;             /* with these rights: IBV_ACCESS_* */
 	struct xrdma_region *region; /* slot's, or exported */
+	struct xr_mw *mw;            /* that shows it to the peer */
 	/* fragments of a large payload or one-sided operation */
 	struct list moving;
 	struct xr_key key;

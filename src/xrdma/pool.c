@@ -129,6 +129,7 @@ static void take(struct xr_pool *pool, struct xr_slab *slab, struct xr_buf *ret_
 	ret_buf->capacity = slab->stride;
 	ret_buf->lkey = slab->mem.mr->lkey;
 	ret_buf->rkey = slab->mem.mr->rkey;
+	ret_buf->mr = slab->mem.mr;
 	ret_buf->owner = slab;
 	pool->stats.used_bytes += slab->stride;
 }

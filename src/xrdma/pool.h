@@ -21,6 +21,7 @@ struct xr_buf {
 	size_t capacity;
 	uint32_t lkey;
 	uint32_t rkey;
+	struct ibv_mr *mr; /* that it lies in */
 	/* private: where it goes when released */
 	unsigned use;
 	void *owner;

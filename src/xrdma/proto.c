@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-enum { FLAG_LARGE = 1, FLAG_TRACED = 2 };
+enum { FLAG_LARGE = 1, FLAG_TRACED = 2, FLAG_STAMPED = 4 };
 enum { MAX_ERRNO = 4095 };
 
 /*
@@ -46,23 +46,35 @@ const char *xr_type_name(enum xr_type type)
 	return types[type].name;
 }
 
-size_t xr_head_times(const struct xr_head *h)
+size_t xr_head_extra(const struct xr_head *h)
 {
+	if (h->stamped)
+		return XR_STAMP_BYTES;
 	return h->traced ? types[h->type].n_times * sizeof(uint64_t) : 0;
+}
+
+static void put_stamp(uint8_t *p, const struct xr_head *h)
+{
+	put_be32(p, xr_imm(h->seq, h->ack));
+	put_be32(p + 4, h->invalidates);
+	put_be64(p + 8, 0);
 }
 
 size_t xr_head_put(uint8_t *p, const struct xr_head *h)
 {
-	size_t head = XR_HDR_BYTES + xr_head_times(h);
+	size_t head = XR_HDR_BYTES + xr_head_extra(h);
 	uint8_t *body = p + head;
 
 	p[0] = (uint8_t)h->type;
-	p[1] = (uint8_t)((h->large ? FLAG_LARGE : 0) | (h->traced ? FLAG_TRACED : 0));
+	p[1] = (uint8_t)((h->large ? FLAG_LARGE : 0) | (h->traced ? FLAG_TRACED : 0) |
+			 (h->stamped ? FLAG_STAMPED : 0));
 	p[2] = h->ctrl_ack;
 	p[3] = 0;
 	put_be32(p + 4, h->id);
 	put_be32(p + 8, h->len);
 	put_be32(p + 12, h->epoch);
+	if (h->stamped)
+		put_stamp(p + XR_HDR_BYTES, h);
 	for (unsigned i = 0; h->traced && i < types[h->type].n_times; i++)
 		put_be64(p + XR_HDR_BYTES + 8 * i, h->at[types[h->type].first_time + i]);
 	if (h->large) {
@@ -149,7 +161,7 @@ static const char *check_lengths(size_t size, const struct xr_bounds *bounds,
 			return "a payload too long to come inside a message";
 		body += h->len;
 	}
-	if (size != XR_HDR_BYTES + xr_head_times(h) + body)
+	if (size != XR_HDR_BYTES + xr_head_extra(h) + body)
 		return "a length that is not the message's";
 	return NULL;
 }
@@ -162,6 +174,8 @@ static bool flags_are_good(uint8_t flags, uint8_t type, const struct xr_bounds *
 		may |= FLAG_LARGE;
 	if (types[type].n_times && bounds->trace)
 		may |= FLAG_TRACED;
+	if (bounds->stamps && !(flags & FLAG_TRACED))
+		may |= FLAG_STAMPED;
 	return (flags & ~may) == 0;
 }
 
@@ -169,6 +183,14 @@ static void parse_times(const uint8_t *p, struct xr_head *h)
 {
 	for (unsigned i = 0; i < types[h->type].n_times; i++)
 		h->at[types[h->type].first_time + i] = get_be64(p + 8 * i);
+}
+
+static const char *parse_stamp(const uint8_t *p, struct xr_head *h)
+{
+	h->seq = xr_imm_seq(get_be32(p));
+	h->ack = xr_imm_ack(get_be32(p));
+	h->invalidates = get_be32(p + 4);
+	return get_be64(p + 8) ? "a stamp that is none" : NULL;
 }
 
 /* What nearly all are: a header without flags and its payload. False: look closer. */
@@ -210,6 +232,7 @@ int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
 	h.type = (enum xr_type)p[0];
 	h.large = p[1] & FLAG_LARGE;
 	h.traced = p[1] & FLAG_TRACED;
+	h.stamped = p[1] & FLAG_STAMPED;
 	h.ctrl_ack = p[2];
 	h.id = get_be32(p + 4);
 	h.len = get_be32(p + 8);
@@ -220,7 +243,9 @@ int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
 	}
 	*ret_why = check_lengths(size, bounds, &h);
 	if (!*ret_why)
-		*ret_why = parse_body(p + XR_HDR_BYTES + xr_head_times(&h), bounds, &h);
+		*ret_why = parse_body(p + XR_HDR_BYTES + xr_head_extra(&h), bounds, &h);
+	if (!*ret_why && h.stamped)
+		*ret_why = parse_stamp(p + XR_HDR_BYTES, &h);
 	if (*ret_why)
 		return -EPROTO;
 	if (h.traced)

@@ -8,7 +8,14 @@
  * All in network order. A small payload follows the header. A large one stays where it is: the body
  * is an exchange block that says where, and the receiver READs it. If both sides trace, times may
  * stand between header and body (a flag says so): two u64 in a REQ, four in a RSP; trace.h tells
- * which. Pure: bytes in, struct out.
+ * which.
+ *
+ * A message that invalidates a memory window has that key in place of immediate data. A stamp then
+ * stands between header and body (a flag says so, too), and no times:
+ *
+ *	0 seq   2 ack   4 the key   8 zero
+ *
+ * Pure: bytes in, struct out.
  */
 #ifndef XR_PROTO_H
 #define XR_PROTO_H
@@ -34,6 +41,7 @@ enum xr_type {
 enum {
 	XR_HDR_BYTES = 16,
 	XR_TIMES_BYTES = 32, /* at most */
+	XR_STAMP_BYTES = 16, /* as payloads are aligned */
 	/* the largest head: RSP, large and traced */
 	XR_MAX_HEAD_BYTES = XR_HDR_BYTES + XR_TIMES_BYTES + XR_KEY_BYTES,
 	XR_AT_WIRE = 6, /* times of a call that cross the wire, on its way there and back */
@@ -54,6 +62,9 @@ struct xr_head {
 	uint16_t slot; /* SLOT */
 	bool traced;   /* REQ: at[0..1] come along; RSP: at[2..5] */
 	uint64_t at[XR_AT_WIRE];
+	bool stamped; /* these come along, as it invalidates: */
+	uint16_t seq, ack;
+	uint32_t invalidates;
 };
 
 /* What was agreed. */
@@ -62,10 +73,11 @@ struct xr_bounds {
 	uint32_t max_bytes;   /* payload of any message */
 	uint32_t epoch;
 	bool trace;
+	bool stamps;
 };
 
-/* Bytes of times in a head. */
-size_t xr_head_times(const struct xr_head *h);
+/* Bytes of times or stamp in a head. */
+size_t xr_head_extra(const struct xr_head *h);
 
 /* Messages that take a place in the window; the others take one among the control messages. */
 bool xr_type_windowed(enum xr_type type);

@@ -202,6 +202,7 @@ int xr_regcache_get(struct xr_regcache *cache, const void *addr, size_t len, uns
 	cache->stats.in_use += !e->refs++;
 	ret_ref->lkey = e->mr->lkey;
 	ret_ref->rkey = e->mr->rkey;
+	ret_ref->mr = e->mr;
 	ret_ref->entry = e;
 	return 0;
 }

@@ -32,6 +32,7 @@ struct xr_regcache_stats {
 struct xr_regcache_ref {
 	uint32_t lkey;
 	uint32_t rkey;
+	struct ibv_mr *mr;
 	void *entry; /* private */
 };
 

@@ -23,7 +23,7 @@ void xr_region_describe(const struct xrdma_channel *ch, uint32_t id, struct xr_h
 	const struct xrdma_region *region = export->region;
 
 	h->key.addr = (uintptr_t)region->mem.map.addr;
-	h->key.rkey = export->key->rkey;
+	h->key.rkey = export->key ? export->key->rkey : 0; /* revoked before it was told */
 	h->n_slots = region->attr.n_slots;
 	h->slot_bytes = region->attr.slot_bytes;
 }
@@ -161,7 +161,7 @@ int xr_exports_renew(struct xrdma_channel *ch)
 	int ret = 0;
 
 	for (uint32_t i = 0; i < ch->n_exports && !ret; i++) {
-		if (ch->exports[i].region)
+		if (ch->exports[i].region && !ch->exports[i].revoked)
 			ret = expose(ch, &ch->exports[i]);
 	}
 	return ret;
@@ -175,7 +175,7 @@ size_t xr_exports_encode(const struct xrdma_channel *ch,
 	for (uint32_t i = 0; i < ch->n_exports; i++) {
 		struct xr_head h = {.key.epoch = ch->bounds.epoch};
 
-		if (!ch->exports[i].region)
+		if (!ch->exports[i].key)
 			continue;
 		xr_region_describe(ch, i, &h);
 		put_be32(p, i);
@@ -253,6 +253,32 @@ int xrdma_region_new(struct xrdma_context *ctx, const struct xrdma_region_attr *
 	return 0;
 }
 
+/* Forget the region itself, too, if it goes. */
+static void revoke_all(struct xrdma_region *region, const struct xrdma_channel *only, bool gone)
+{
+	list_for_each (pos, &region->ctx->channels) {
+		struct xrdma_channel *ch = container_of(pos, struct xrdma_channel, link);
+
+		for (uint32_t i = 0; i < ch->n_exports && (!only || ch == only); i++) {
+			if (ch->exports[i].region != region)
+				continue;
+			revoke(ch, &ch->exports[i]);
+			ch->exports[i].revoked = true;
+			if (gone)
+				ch->exports[i].region = NULL;
+		}
+	}
+}
+
+int xrdma_region_revoke(struct xrdma_region *region, struct xrdma_channel *ch)
+{
+	int ret = xr_context_guard(region->ctx);
+
+	if (!ret)
+		revoke_all(region, ch, false);
+	return ret;
+}
+
 int xrdma_region_free(struct xrdma_region *region)
 {
 	int ret;
@@ -264,16 +290,7 @@ int xrdma_region_free(struct xrdma_region *region)
 		return ret;
 	if (region->uses)
 		return xr_error(-EBUSY, "%u messages lie in slots of this region", region->uses);
-	list_for_each (pos, &region->ctx->channels) {
-		struct xrdma_channel *ch = container_of(pos, struct xrdma_channel, link);
-
-		for (uint32_t i = 0; i < ch->n_exports; i++) {
-			if (ch->exports[i].region != region)
-				continue;
-			revoke(ch, &ch->exports[i]);
-			ch->exports[i].region = NULL;
-		}
-	}
+	revoke_all(region, NULL, true);
 	free_region(region);
 	return 0;
 }

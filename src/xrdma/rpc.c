@@ -255,6 +255,7 @@ int xrdma_reply(struct xrdma_msg *request, struct xrdma_msg *reply)
 		return xr_error(-EINVAL, "not a request that waits for a reply");
 	reply->type = XR_RSP;
 	reply->id = request->id;
+	reply->answers = request->small ? 0 : request->key.rkey;
 	if (request->traced)
 		xr_trace_replied(ch, request, reply);
 	ret = xr_channel_send(ch, reply, true);

@@ -51,11 +51,14 @@ struct xrdma_context;
 	X(memory_regions) /* now */                                                                \
 	X(memory_bytes)   /* registered now */                                                     \
 	X(memory_huge_bytes)                                                                       \
-	X(pool_hits)       /* buffers found in registered memory */                                \
-	X(pool_misses)     /* that had to be registered first */                                   \
-	X(pool_refused)    /* for which the budget was spent */                                    \
-	X(regcache_hits)   /* callers' memory that was registered already */                       \
-	X(regcache_misses) /* that had to be */                                                    \
+	X(pool_hits)             /* buffers found in registered memory */                          \
+	X(pool_misses)           /* that had to be registered first */                             \
+	X(pool_refused)          /* for which the budget was spent */                              \
+	X(windows_bound)         /* memory windows, each for one large message */                  \
+	X(windows_ended)         /* invalidated by us */                                           \
+	X(windows_ended_by_peer) /* by its message */                                              \
+	X(regcache_hits)         /* callers' memory that was registered already */                 \
+	X(regcache_misses)       /* that had to be */                                              \
 	X(odp_registrations)                                                                       \
 	X(sleeps) /* of xrdma_run() */                                                             \
 	X(faults) /* that the filter made */                                                       \

@@ -65,8 +65,6 @@ void xr_trace_sent(struct xrdma_channel *ch, struct xrdma_msg *m, struct xr_head
 
 void xr_trace_received(struct xrdma_msg *m, const struct xr_head *h)
 {
-	if (m->small) /* the times lie before the payload */
-		m->data = (uint8_t *)m->data + xr_head_times(h);
 	memcpy(m->at, h->at, sizeof(h->at));
 	m->at[m->type == XR_REQ ? XR_AT_PEER_RECEIVED : XR_AT_RECEIVED] = ticks_now_ns();
 }

@@ -180,9 +180,10 @@ int xr_qp_new(struct xrdma_channel *ch)
 	ret = open_qp(ch, receives);
 	if (!ret)
 		ret = xr_rq_promise(ch->rq, receives);
-	if (!ret)
-		ch->rx_promised = receives;
-	return ret;
+	if (ret)
+		return ret;
+	ch->rx_promised = receives;
+	return xr_mws_new(ch);
 }
 
 /* What has not ended its work requests would touch memory after it. */
@@ -190,6 +191,7 @@ static void close_qp(struct xrdma_channel *ch)
 {
 	bool ended = xr_flow_outstanding(&ch->flow) == 0 && ch->own_rq.posted == 0 && !ch->drained;
 
+	xr_mws_free(ch);
 	if (ch->ctx->batch.rq == &ch->own_rq)
 		xr_rq_flush(ch->ctx);
 	if (ch->qp) {
@@ -210,6 +212,7 @@ void xr_qp_reset(struct xrdma_channel *ch)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 
+	xr_mws_free(ch);
 	if (!ch->qp || xr_flow_outstanding(&ch->flow) || ch->own_rq.posted ||
 	    ibv_modify_qp(ch->qp, &attr, IBV_QP_STATE))
 		close_qp(ch);
@@ -228,7 +231,7 @@ int xr_qp_rebuild(struct xrdma_channel *ch)
 	ch->own_rq.stopped = false;
 	if (!ret && ch->rq == &ch->own_rq)
 		ret = xr_rq_promise(&ch->own_rq, receives);
-	return ret;
+	return ret ? ret : xr_mws_new(ch);
 }
 
 static int to_rtr(struct xrdma_channel *ch, uint32_t gid_index)

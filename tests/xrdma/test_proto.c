@@ -224,7 +224,7 @@ static void times_come_where_agreed(void **state)
 	const char *why;
 
 	none.trace = false;
-	assert_int_equal(xr_head_times(&h), 16);
+	assert_int_equal(xr_head_extra(&h), 16);
 	assert_int_equal(xr_head_put(p, &h), size - 3);
 	assert_int_equal(xr_head_parse(p, size, &bounds, &back, &why), 0);
 	assert_int_equal(xr_head_parse(p, size, &none, &back, &why), -EPROTO);
@@ -232,6 +232,39 @@ static void times_come_where_agreed(void **state)
 		assert_int_equal(xr_head_parse(p, n, &bounds, &back, &why) == 0, n == size);
 	p[1] = 0; /* the same bytes without the flag are a payload too long */
 	assert_int_equal(xr_head_parse(p, size, &bounds, &back, &why), -EPROTO);
+}
+
+/* What invalidates a window has no immediate data: both stand in a stamp. */
+static void a_stamp_comes_where_agreed(void **state)
+{
+	struct xr_bounds none = bounds, with = bounds;
+	struct xr_head h = {.type = XR_RSP,
+			    .len = 3,
+			    .epoch = 7,
+			    .stamped = true,
+			    .seq = 0x1234,
+			    .ack = 0xabcd,
+			    .invalidates = 0x01020304},
+		       back;
+	const size_t size = XR_HDR_BYTES + XR_STAMP_BYTES + 3;
+	uint8_t p[64] = {0};
+	const char *why;
+
+	with.stamps = true;
+	assert_int_equal(xr_head_extra(&h), XR_STAMP_BYTES);
+	assert_int_equal(xr_head_put(p, &h), size - 3);
+	assert_int_equal(xr_head_parse(p, size, &with, &back, &why), 0);
+	assert_int_equal(back.seq, 0x1234);
+	assert_int_equal(back.ack, 0xabcd);
+	assert_int_equal(back.invalidates, 0x01020304);
+	assert_int_equal(xr_head_parse(p, size, &none, &back, &why), -EPROTO);
+	for (size_t n = 0; n < sizeof(p); n++)
+		assert_int_equal(xr_head_parse(p, n, &with, &back, &why) == 0, n == size);
+	p[XR_HDR_BYTES + 15] = 1;
+	assert_int_equal(xr_head_parse(p, size, &with, &back, &why), -EPROTO);
+	p[XR_HDR_BYTES + 15] = 0;
+	p[1] |= 2; /* and times */
+	assert_int_equal(xr_head_parse(p, size, &with, &back, &why), -EPROTO);
 }
 
 static void immediate(void **state)
@@ -249,6 +282,7 @@ int main(void)
 		cmocka_unit_test(at_the_end_of_the_address_space),
 		cmocka_unit_test(payloads_beyond_a_limit),
 		cmocka_unit_test(times_come_where_agreed),
+		cmocka_unit_test(a_stamp_comes_where_agreed),
 		cmocka_unit_test(immediate),
 	};
 

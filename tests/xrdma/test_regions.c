@@ -103,6 +103,54 @@ static void a_region_freed_is_out_of_reach(void **state)
 	rig_close(&r);
 }
 
+/* K8: at once, for one peer and not for another; the region itself stays. */
+static void k8_an_export_is_revoked(void **state)
+{
+	struct xrdma_remote_region *remote, *others;
+	struct xrdma_channel *ch, *other;
+	struct rig_call c = {0};
+	struct xrdma_region *region;
+	struct xrdma_msg *m;
+	struct rig r;
+
+	rig_open(&r, NULL);
+	other = rig_connect(&r);
+	region = exported(&r, XRDMA_REMOTE_READ);
+	others = r.side[RIG_CLIENT].remote;
+	ch = rig_connect(&r);
+	r.side[RIG_CLIENT].remote = NULL;
+	assert_int_equal(xrdma_region_export(region, r.side[RIG_SERVER].ch, 1), 0);
+	rig_until(&r, r.side[RIG_CLIENT].remote);
+	remote = r.side[RIG_CLIENT].remote;
+	assert_int_equal(xrdma_region_revoke(region, r.side[RIG_SERVER].ch), 0);
+	m = rig_msg(ch, 10, 1);
+	assert_int_equal(xrdma_get(ch, remote, 0, 0, m, rig_done, &c), 0);
+	rig_until(&r, c.ended && r.side[RIG_CLIENT].n_recovered);
+	assert_int_equal(c.status, -EACCES);
+	assert_int_equal(rig_stat(r.side[RIG_CLIENT].ctx, "wc_access"), 1);
+	/* The new epoch has no key for it. */
+	rig_until(&r, xrdma_get(ch, remote, 0, 0, m, rig_done, &c) == -ESTALE);
+	xrdma_msg_free(m);
+	m = rig_msg(other, 10, 1);
+	c.ended = false;
+	assert_int_equal(xrdma_get(other, others, 0, 0, m, rig_done, &c), 0);
+	rig_until(&r, c.ended);
+	assert_int_equal(c.status, 0);
+	xrdma_msg_free(c.reply);
+	/* For the other, too, now; and before it was told of the region. */
+	r.side[RIG_CLIENT].remote = NULL;
+	assert_int_equal(xrdma_region_export(region, r.side[RIG_SERVER].ch, 2), 0);
+	assert_int_equal(xrdma_region_revoke(region, NULL), 0);
+	m = rig_msg(other, 10, 1);
+	c.ended = false;
+	assert_int_equal(xrdma_get(other, others, 0, 0, m, rig_done, &c), 0);
+	rig_until(&r, c.ended && r.side[RIG_CLIENT].remote);
+	assert_int_equal(c.status, -EACCES);
+	xrdma_msg_free(c.reply);
+	rig_until(&r, xrdma_region_free(region) == 0);
+	rig_close(&r);
+}
+
 static void bad_parameters(void **state)
 {
 	struct xrdma_region_attr attr = {.slot_bytes = 64, .n_slots = 65537, .numa_node = -1};
@@ -142,6 +190,7 @@ int main(void)
 		cmocka_unit_test(k2_put_send_slot_get),
 		cmocka_unit_test(k1_rights_are_kept),
 		cmocka_unit_test(a_region_freed_is_out_of_reach),
+		cmocka_unit_test(k8_an_export_is_revoked),
 		cmocka_unit_test(bad_parameters),
 	};
 
