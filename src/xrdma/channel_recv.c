@@ -274,11 +274,11 @@ static int check(struct xrdma_channel *ch, struct xrdma_msg *m, const struct ibv
 		 struct xr_head *h, const char **ret_why)
 {
 	const uint8_t *head = (const uint8_t *)m->buf.addr + XR_RX_HEAD;
-	bool invalidates = wc->wc_flags & IBV_WC_WITH_INV;
+	bool invalidates = xr_mw_invalidates(wc);
 	struct xr_stamp stamp;
 	int ret;
 
-	if (!(wc->wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV)) || wc->opcode != IBV_WC_RECV) {
+	if (!(invalidates || wc->wc_flags & IBV_WC_WITH_IMM) || wc->opcode != IBV_WC_RECV) {
 		*ret_why = "a message without its immediate data";
 		return -EPROTO;
 	}

@@ -74,6 +74,16 @@ void xr_mw_due(struct xrdma_channel *ch, struct xrdma_msg *m);
 /* Invalidate those that are due; false: there is no room for all. */
 bool xr_mw_pump(struct xrdma_channel *ch);
 void xr_mw_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status);
+/*
+ * Does this receive tell of an invalidation? The kernel's rxe (6.1) says so by the kernel's bit,
+ * which is another one here; of a reliable connection nothing else sets that.
+ */
+static inline bool xr_mw_invalidates(const struct ibv_wc *wc)
+{
+	return wc->wc_flags & (IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK) &&
+	       !(wc->wc_flags & IBV_WC_WITH_IMM);
+}
+
 /* The peer has invalidated this one. */
 void xr_mw_invalidated(struct xrdma_channel *ch, uint32_t rkey);
 

@@ -231,7 +231,7 @@ static void handle_receive(struct xrdma_context *ctx, const struct ibv_wc *wc)
 			xr_channel_touch(ch);
 		return;
 	}
-	if (wc->wc_flags & IBV_WC_WITH_INV)
+	if (xr_mw_invalidates(wc))
 		xr_mw_invalidated(ch, wc->invalidated_rkey);
 	xr_channel_received(ch, m, wc);
 }

@@ -63,6 +63,8 @@ void xr_stats_read(const struct xrdma_context *ctx, struct xr_stats *ret_stats)
 	*ret_stats = ctx->stats;
 	add_memory(ctx, ret_stats);
 	ret_stats->channels = ctx->n_channels;
+	ret_stats->tls_handshakes = ctx->boot.n_tls;
+	ret_stats->tls_resumed = ctx->boot.n_tls_resumed;
 	ret_stats->sends_posted = ctx->flow.used;
 }
 

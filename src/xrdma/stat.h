@@ -35,6 +35,8 @@ struct xrdma_context;
 	X(breaks)     /* of channels that were open */                                             \
 	X(recoveries)                                                                              \
 	X(redials)           /* TCP connections to a peer we had one with */                       \
+	X(tls_handshakes)    /* that succeeded, of either side */                                  \
+	X(tls_resumed)       /* of them without certificates */                                    \
 	X(resent)            /* messages sent again after a recovery */                            \
 	X(stale_completions) /* of queue pairs that are no more */                                 \
 	X(qps_cached)        /* of closed channels, for the next, now */                           \

@@ -46,6 +46,8 @@ void xr_ticket_put(struct xr_tls_world *world, const char *peer, SSL_SESSION *se
 {
 	struct xr_ticket *t = ticket_of(world, peer);
 
+	if (!session)
+		return;
 	if (!t)
 		t = oldest_ticket(world);
 	SSL_SESSION_free(t->session);
@@ -54,26 +56,30 @@ void xr_ticket_put(struct xr_tls_world *world, const char *peer, SSL_SESSION *se
 	t->age = ++world->ticket_clock;
 }
 
-SSL_SESSION *xr_ticket_take(struct xr_tls_world *world, const char *peer)
+SSL_SESSION *xr_ticket_get(struct xr_tls_world *world, const char *peer)
 {
-	struct xr_ticket *t = ticket_of(world, peer);
-	SSL_SESSION *session = NULL;
+	const struct xr_ticket *t = ticket_of(world, peer);
 
-	if (t) {
-		session = t->session;
-		t->session = NULL;
-		t->age = 0;
-	}
-	return session;
+	return t ? SSL_SESSION_dup(t->session) : NULL;
 }
 
-/* Returns 1: the session is ours now. */
+void xr_ticket_drop(struct xr_tls_world *world, const char *peer)
+{
+	struct xr_ticket *t = ticket_of(world, peer);
+
+	if (t) {
+		SSL_SESSION_free(t->session);
+		*t = (struct xr_ticket){0};
+	}
+}
+
+/* Returns 0: the session stays OpenSSL's. */
 static int on_ticket(SSL *ssl, SSL_SESSION *session)
 {
 	struct xr_tls *tls = SSL_get_app_data(ssl);
 
-	xr_ticket_put(tls->world, tls->ticket_peer, session);
-	return 1;
+	xr_ticket_put(tls->world, tls->ticket_peer, SSL_SESSION_dup(session));
+	return 0;
 }
 
 /* ---- a key that both sides know -------------------------------------------------------------- */

@@ -36,7 +36,7 @@ static bool set_up_client(struct xr_tls *tls, const char *host, const char *peer
 	snprintf(tls->ticket_peer, sizeof(tls->ticket_peer), "%s", peer);
 	if (!set_name(tls))
 		return false;
-	session = xr_ticket_take(tls->world, tls->ticket_peer);
+	session = xr_ticket_get(tls->world, tls->ticket_peer);
 	ok = !session || SSL_set_session(tls->ssl, session);
 	SSL_SESSION_free(session);
 	SSL_set_connect_state(tls->ssl);
@@ -100,6 +100,10 @@ static int call_ended(struct xr_tls *tls, int ret)
 	case SSL_ERROR_WANT_READ:
 		tls->wants_write = false;
 		return -EAGAIN;
+	case SSL_ERROR_SSL: /* maybe for the ticket */
+		if (tls->role == XR_TLS_CLIENT && !tls->done)
+			xr_ticket_drop(tls->world, tls->ticket_peer);
+		__attribute__((fallthrough));
 	default:
 		tls->done = false; /* no farewell over a connection that failed */
 		return xr_tls_explain(tls, ret);

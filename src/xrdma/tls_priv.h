@@ -13,7 +13,11 @@ enum {
 	XR_PSK_MAX_BYTES = XR_PSK_BYTES,
 };
 
-/* What lets a client that comes back skip the certificates. Good for one use. */
+/*
+ * What lets a client that comes back skip the certificates. The latest of each peer, for as many
+ * connections as come back at once: that an onlooker can tell that they belong together (RFC 8446,
+ * C.4) their addresses tell him, too.
+ */
 struct xr_ticket {
 	char peer[XR_TICKET_PEER_BYTES];
 	SSL_SESSION *session; /* NULL: free */
@@ -48,6 +52,8 @@ BIO *xr_tls_bio_new(struct xr_tls *tls);
 int xr_tls_explain(struct xr_tls *tls, int ret);
 
 void xr_ticket_put(struct xr_tls_world *world, const char *peer, SSL_SESSION *session);
-SSL_SESSION *xr_ticket_take(struct xr_tls_world *world, const char *peer); /* or NULL */
+/* A copy, or NULL. OpenSSL spoils the session of a connection that breaks. */
+SSL_SESSION *xr_ticket_get(struct xr_tls_world *world, const char *peer);
+void xr_ticket_drop(struct xr_tls_world *world, const char *peer);
 
 #endif

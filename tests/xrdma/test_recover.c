@@ -5,6 +5,8 @@
  */
 #include "rig.h"
 
+#include "test_tls_certs.h"
+
 #include "base/rng.h"
 #include "xrdma/channel.h"
 #include "xrdma/region.h"
@@ -435,6 +437,42 @@ static void a_restarted_server_does_not_know_the_channel(void **state)
 	xrdma_close(dead);
 }
 
+/* ---- TLS ---- */
+
+/* K11: those that dial again skip the certificates, all of them, though it was cut off that broke
+ * them; a server that is new knows no ticket, and that is no error. */
+static void k11_who_dials_again_resumes_tls(void **state)
+{
+	enum { CHANNELS = 5 };
+	struct xrdma_channel *channels[CHANNELS];
+	uint64_t before, resumed;
+	struct certs certs;
+	char options[512];
+	struct rig r;
+
+	certs_make(&certs);
+	snprintf(options, sizeof(options),
+		 "tls=on tls_cert=%s tls_key=%s tls_ca=%s backoff_min_ms=1 backoff_max_ms=4",
+		 certs.cert, certs.key, certs.ca);
+	rig_open(&r, options);
+	for (unsigned i = 0; i < CHANNELS; i++)
+		channels[i] = rig_connect(&r);
+	before = rig_stat(r.side[RIG_CLIENT].ctx, "tls_handshakes");
+	resumed = rig_stat(r.side[RIG_CLIENT].ctx, "tls_resumed");
+	assert_int_equal(before, CHANNELS);
+	for (unsigned i = 0; i < CHANNELS; i++)
+		(void)shutdown(xr_boot_fd(channels[i]->boot), SHUT_RDWR);
+	rig_until(&r, recovered(&r, CHANNELS));
+	for (unsigned i = 0; i < RIG_SIDES; i++) {
+		assert_int_equal(rig_stat(r.side[i].ctx, "tls_handshakes"), 2 * CHANNELS);
+		assert_int_equal(rig_stat(r.side[i].ctx, "tls_resumed"), resumed + CHANNELS);
+	}
+	rig_send(channels[0], 100000, 1);
+	rig_expect(&r, RIG_SERVER, 100000, 1);
+	rig_close(&r);
+	certs_remove(&certs);
+}
+
 /* ---- silence ---- */
 
 static void m8_a_silent_peer_is_asked_and_need_not_look(void **state)
@@ -529,6 +567,7 @@ int main(void)
 		cmocka_unit_test(m13_a_restarted_client_is_taken_at_once),
 		cmocka_unit_test(an_orphan_waits_a_little),
 		cmocka_unit_test(a_restarted_server_does_not_know_the_channel),
+		cmocka_unit_test(k11_who_dials_again_resumes_tls),
 		cmocka_unit_test(m8_a_silent_peer_is_asked_and_need_not_look),
 		cmocka_unit_test(m22_a_dead_peer_is_found_on_an_idle_channel),
 		cmocka_unit_test(keepalive_can_be_off),
