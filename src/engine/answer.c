@@ -90,16 +90,30 @@ static bool build_response(struct urxe_qp *qp, struct resource *res, struct urxe
 	return true;
 }
 
-bool answer_pull(struct urxe_qp *qp, struct urxe_frame *f)
+/* What a response is due for; NULL: the ACK or NAK goes first. */
+static struct resource *next_response(struct urxe_qp *qp)
 {
 	struct responder *resp = &qp->resp;
 	struct resource *res = next_pending(resp);
 
 	/* In ERR only the NAK that led there is still owed, and what has to go before it. */
 	if (qp->state == IBV_QPS_ERR && resp->answer != ANSWER_NAK)
-		res = NULL;
+		return NULL;
 	if (res && resp->answer != ANSWER_NONE && psn_diff(resp->answer_psn, res->cur_psn) < 0)
-		res = NULL; /* the ACK is for what came before */
+		return NULL; /* the ACK is for what came before */
+	return res;
+}
+
+bool answer_is_bare(struct urxe_qp *qp)
+{
+	return !next_response(qp);
+}
+
+bool answer_pull(struct urxe_qp *qp, struct urxe_frame *f)
+{
+	struct responder *resp = &qp->resp;
+	struct resource *res = next_response(qp);
+
 	if (!res) {
 		if (resp->answer == ANSWER_NONE)
 			return false;

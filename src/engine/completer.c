@@ -321,6 +321,11 @@ void completer_timer(struct urxe_qp *qp, uint64_t now)
 		requester_restart_timer(qp, now);
 		return;
 	}
+	/* Held back with nothing on the way: nobody is late. */
+	if (dcqcn_holds(&qp->dcqcn, now) && req->una == req->psn) {
+		requester_restart_timer(qp, now);
+		return;
+	}
 	count(qp->engine, URXE_CNT_TIMEOUTS);
 	if (req->retries_left == 0) {
 		count(qp->engine, URXE_CNT_RETRY_EXCEEDED_ERR);

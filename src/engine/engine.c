@@ -35,7 +35,10 @@ const char *const urxe_counter_names[URXE_CNT_MAX] = {
 	[URXE_CNT_RX_NO_QP] = "rx_no_qp",
 	[URXE_CNT_RX_DROPPED] = "rx_dropped",
 	[URXE_CNT_RX_UNEXPECTED] = "rx_unexpected",
-	[URXE_CNT_ECN_MARKED] = "ecn_marked",
+	[URXE_CNT_NP_ECN_MARKED] = "np_ecn_marked_roce_packets",
+	[URXE_CNT_NP_CNP_SENT] = "np_cnp_sent",
+	[URXE_CNT_RP_CNP_HANDLED] = "rp_cnp_handled",
+	[URXE_CNT_RP_CNP_IGNORED] = "rp_cnp_ignored",
 };
 
 void urxe_limits_default(struct ibv_device_attr *ret_limits)
@@ -85,6 +88,7 @@ int urxe_engine_new(const struct urxe_engine_conf *conf, struct urxe_engine **re
 	e->limits = *conf->limits;
 	e->max_inline_data = conf->max_inline_data;
 	e->active_mtu = conf->active_mtu;
+	e->ecn = conf->ecn;
 	e->probe = conf->probe;
 	e->counters = conf->counters ? conf->counters : e->own_counters;
 	e->rng.state = conf->seed;
@@ -135,6 +139,7 @@ void urxe_engine_free(struct urxe_engine *e)
 	free(e->free_qpns.ring);
 	timerq_fini(&e->timers);
 	timerq_fini(&e->cq_timers);
+	timerq_fini(&e->pace_timers);
 	key_table_fini(&e->keys);
 	free(e);
 }
@@ -355,23 +360,39 @@ void urxe_engine_advance(struct urxe_engine *e, uint64_t now)
 		completer_timer(container_of(t, struct urxe_qp, timer), now);
 	while ((t = timerq_expire(&e->cq_timers, now)))
 		cq_fire(container_of(t, struct urxe_cq, timer));
+	while ((t = timerq_expire(&e->pace_timers, now)))
+		qp_ready(container_of(t, struct urxe_qp, dcqcn.timer));
 	engine_settle(e);
 }
 
 uint64_t urxe_engine_deadline(const struct urxe_engine *e)
 {
 	uint64_t qp = timerq_next(&e->timers), cq = timerq_next(&e->cq_timers);
+	uint64_t pace = timerq_next(&e->pace_timers);
+	uint64_t least = qp < cq ? qp : cq;
 
-	return qp < cq ? qp : cq;
+	return least < pace ? least : pace;
 }
 
 /* ---- receive --------------------------------------------------------------------------------- */
 
+static bool is_up(const struct urxe_qp *qp)
+{
+	return qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
+	       qp->state == IBV_QPS_SQE;
+}
+
 bool qp_listens(const struct urxe_qp *qp, const struct urxe_pkt *pkt)
 {
 	return (pkt->opcode & URXE_SERVICE_MASK) == qp->service && (pkt->pkey & 0x7fff) == 0x7fff &&
-	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
-		qp->state == IBV_QPS_SQE);
+	       is_up(qp);
+}
+
+/* A connected QP hears its peer only. */
+static bool is_from_peer(const struct urxe_qp *qp, const struct urxe_rx *rx)
+{
+	return !rx->path ||
+	       memcmp(&rx->path->sgid, &qp->route.path.dgid, sizeof(rx->path->sgid)) == 0;
 }
 
 /* The QP that is to have this packet, or NULL (IBA 9.6.1). */
@@ -386,11 +407,24 @@ static struct urxe_qp *find_listener(struct urxe_engine *e, const struct urxe_pk
 	if ((qp->type == IBV_QPT_XRC_SEND && !urxe_opcodes[pkt->opcode].response) ||
 	    (qp->type == IBV_QPT_XRC_RECV && urxe_opcodes[pkt->opcode].response))
 		return NULL;
-	/* A connected QP hears its peer only. */
-	if (rx->path && type_is_connected(qp->type) &&
-	    memcmp(&rx->path->sgid, &qp->route.path.dgid, sizeof(rx->path->sgid)) != 0)
+	if (type_is_connected(qp->type) && !is_from_peer(qp, rx))
 		return NULL;
 	return qp;
+}
+
+static void cnp_rx(struct urxe_engine *e, uint64_t now, const struct urxe_pkt *pkt,
+		   const struct urxe_rx *rx)
+{
+	struct urxe_qp *qp = engine_find_qp(e, pkt->dqpn);
+
+	if (!qp || !is_up(qp) || !type_is_connected(qp->type) || !is_from_peer(qp, rx)) {
+		count(e, URXE_CNT_RX_NO_QP);
+	} else if (!e->ecn) {
+		count(e, URXE_CNT_RP_CNP_IGNORED);
+	} else {
+		count(e, URXE_CNT_RP_CNP_HANDLED);
+		dcqcn_on_cnp(qp, now);
+	}
 }
 
 void urxe_engine_rx(struct urxe_engine *e, uint64_t now, const struct urxe_rx *rx)
@@ -400,8 +434,6 @@ void urxe_engine_rx(struct urxe_engine *e, uint64_t now, const struct urxe_rx *r
 
 	e->now = now;
 	count(e, URXE_CNT_RCVD_PKTS);
-	if (rx->ce)
-		count(e, URXE_CNT_ECN_MARKED);
 	if (urxe_pkt_parse(rx->data, rx->len, &pkt) < 0) {
 		count(e, URXE_CNT_RX_MALFORMED);
 		return;
@@ -411,11 +443,17 @@ void urxe_engine_rx(struct urxe_engine *e, uint64_t now, const struct urxe_rx *r
 		engine_settle(e);
 		return;
 	}
+	if (__builtin_expect(pkt.opcode == URXE_OPCODE_CNP, 0)) {
+		cnp_rx(e, now, &pkt, rx);
+		return;
+	}
 	qp = find_listener(e, &pkt, rx);
 	if (!qp) {
 		count(e, URXE_CNT_RX_NO_QP);
 		return;
 	}
+	if (__builtin_expect(rx->ce, 0))
+		dcqcn_marked(qp, now);
 	if (qp->state == IBV_QPS_RTR && !qp->comm_est) {
 		qp->comm_est = true;
 		async_raise(e, &qp->async, IBV_EVENT_COMM_EST);
@@ -460,7 +498,7 @@ static bool owes_only_ack(const struct urxe_qp *qp)
 }
 
 /* Requests and answers take turns, so that neither starves; data that is waiting goes first. */
-static bool qp_pull(struct urxe_qp *qp, uint64_t now, struct urxe_frame *f)
+static bool pull_in_turn(struct urxe_qp *qp, uint64_t now, struct urxe_frame *f)
 {
 	bool answered;
 
@@ -477,6 +515,26 @@ static bool qp_pull(struct urxe_qp *qp, uint64_t now, struct urxe_frame *f)
 	answered = !qp->turn && answer_pull(qp, f);
 	qp->turn = false;
 	return answered;
+}
+
+/* The same under congestion control: data waits for its time, ACKs and NAKs do not. */
+static bool pull_in_time(struct urxe_qp *qp, uint64_t now, struct urxe_frame *f)
+{
+	if (dcqcn_pull(qp, f))
+		return true;
+	if (!dcqcn_may_send(qp, now))
+		return answer_is_bare(qp) && answer_pull(qp, f);
+	if (!pull_in_turn(qp, now, f))
+		return false;
+	dcqcn_sent(qp, now, f);
+	return true;
+}
+
+static bool qp_pull(struct urxe_qp *qp, uint64_t now, struct urxe_frame *f)
+{
+	if (__builtin_expect(qp->dcqcn.flags != 0, 0))
+		return pull_in_time(qp, now, f);
+	return pull_in_turn(qp, now, f);
 }
 
 /* Nothing more to send: asking it again can be saved. */

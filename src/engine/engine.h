@@ -42,6 +42,7 @@ struct urxe_engine_conf {
 	uint32_t max_inline_data;             /* bytes, per QP at most */
 	enum ibv_mtu active_mtu;              /* of the port: path_mtu may not exceed it */
 	enum urxe_key_mode key_mode;
+	bool ecn; /* congestion control: CNPs are sent and obeyed */
 	/*
 	 * Can these bytes of memory that was registered on demand be read (written) now? What is
 	 * refused fails like a bad key. NULL: always.
@@ -113,7 +114,10 @@ enum urxe_counter {
 	URXE_CNT_RX_NO_QP,      /* QPN not in use, or not of that service, or in a deaf state */
 	URXE_CNT_RX_DROPPED,    /* dropped as the specification says: UD without receive, ... */
 	URXE_CNT_RX_UNEXPECTED, /* responses that match nothing outstanding */
-	URXE_CNT_ECN_MARKED,
+	URXE_CNT_NP_ECN_MARKED, /* names of congestion control as NICs have them */
+	URXE_CNT_NP_CNP_SENT,
+	URXE_CNT_RP_CNP_HANDLED,
+	URXE_CNT_RP_CNP_IGNORED, /* it is off */
 	URXE_CNT_MAX
 };
 extern const char *const urxe_counter_names[URXE_CNT_MAX];
@@ -159,6 +163,7 @@ struct urxe_route {
 	struct urxe_txq *txq;
 	uint32_t mtu_bytes;   /* 0: the QP's path_mtu; else the link's own (shared memory) */
 	uint32_t window_pkts; /* most unacknowledged packets of one QP; 0: the engine's default */
+	uint32_t line_mbps;   /* where congestion control begins and ends; 0: 100,000 */
 };
 
 /* ---- protection domains, memory regions ------------------------------------------------------ */

@@ -34,12 +34,15 @@ struct urxe_engine {
 	struct ibv_device_attr limits;
 	uint32_t max_inline_data;
 	enum ibv_mtu active_mtu;
+	bool ecn;
+	struct urxe_path cnp_path; /* of the CNP that was pulled last */
 	bool (*probe)(const void *p, size_t len, bool write);
 	uint64_t now; /* of the last call that told the time */
 	struct rng rng;
 	struct key_table keys;
 	struct timerq timers;
-	struct timerq cq_timers; /* of event moderation */
+	struct timerq cq_timers;   /* of event moderation */
+	struct timerq pace_timers; /* of QPs that are held back */
 	struct list active_txqs;
 	bool hold_acks;
 	struct list notify; /* CQs that fired */

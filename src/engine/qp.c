@@ -135,11 +135,14 @@ int urxe_qp_new(struct urxe_pd *pd, struct urxe_qp_init *init, struct urxe_qp **
 	list_init(&qp->ready);
 	list_init(&qp->windows);
 	timer_init(&qp->timer);
+	timer_init(&qp->dcqcn.timer);
 	async_init(&qp->async, init->user);
 	rc = alloc_queues(qp, init);
 	if (rc < 0)
 		goto err_qp;
 	rc = timerq_reserve(&e->timers, e->n_qp + 1);
+	if (!rc)
+		rc = timerq_reserve(&e->pace_timers, e->n_qp + 1);
 	if (rc < 0)
 		goto err_queues;
 	rc = qpn_take(e, qp, &qp->qpn);
@@ -174,6 +177,7 @@ int urxe_qp_free(struct urxe_qp *qp)
 	list_del(&qp->async.node);
 	list_del(&qp->node);
 	timer_remove(&e->timers, &qp->timer);
+	timer_remove(&e->pace_timers, &qp->dcqcn.timer);
 	e->n_qp--;
 	hold(qp, UINT32_MAX);
 	free_queues(qp);

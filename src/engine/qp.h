@@ -9,16 +9,21 @@
  *   responder.c  urxe_engine_rx()      -> requests executed, receives completed, answers noted
  *   answer.c     urxe_txq_pull()       -> READ responses, ACKs and NAKs in order of PSN
  *   qp_state.c   ibv_modify_qp, errors -> state, flushes
+ *   dcqcn.c      marked packets -> CNPs; CNPs -> a rate, and when the next packet may be pulled
  */
 #ifndef URXE_ENGINE_QP_H
 #define URXE_ENGINE_QP_H
 
 #include "engine/cq.h"
+#include "engine/dcqcn.h"
 #include "engine/wq.h"
 #include "wire/packet.h"
 #include "wire/psn.h"
 
-enum { MAX_RD_ATOMIC = 128 };
+enum {
+	MAX_RD_ATOMIC = 128,
+	ACK_MASK = 15, /* every 16th packet of a long message asks for an ACK */
+};
 
 /* The longest message (IBA 9.7.4.1.6). */
 #define MAX_MSG_BYTES (UINT32_C(1) << 31)
@@ -32,6 +37,7 @@ struct requester {
 	uint32_t window;   /* most PSNs in flight: congestion window, grows back after loss */
 	uint32_t max_window;
 	uint32_t window_credit; /* acknowledged PSNs towards the next growth */
+	uint32_t ack_mask;      /* a long message's packets that ask for an ACK: these bits are 1 */
 	uint32_t rd_out;        /* READ and ATOMIC requests in flight */
 	uint32_t recv_begun;    /* messages begun that need a receive at the peer */
 	uint32_t recv_limit;    /* those allowed by its credits, as an ordinal */
@@ -111,6 +117,7 @@ struct urxe_qp {
 	struct list ready; /* on a txq while there may be something to send */
 	bool owing;        /* and that list is the txq's owing */
 	struct timer timer;
+	struct dcqcn dcqcn;
 	struct requester req;
 	struct responder resp;
 	struct send_queue sq;
@@ -166,6 +173,9 @@ void qp_fail(struct urxe_qp *qp);
 /* ---- requester.c, answer.c: next packet of this QP ---- */
 bool requester_pull(struct urxe_qp *qp, uint64_t now, struct urxe_frame *f);
 bool answer_pull(struct urxe_qp *qp, struct urxe_frame *f);
+
+/* Would that be an ACK or NAK? */
+bool answer_is_bare(struct urxe_qp *qp);
 
 /* Continue sending at psn, a PSN that has been given to a request, or the next to give. */
 void requester_seek(struct urxe_qp *qp, uint32_t psn);

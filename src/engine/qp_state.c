@@ -245,7 +245,9 @@ void qp_reset(struct urxe_qp *qp)
 	qp->route = (struct urxe_route){0};
 	qp->comm_est = false;
 	qp->req = (struct requester){.window = ENGINE_DEFAULT_WINDOW,
-				     .max_window = ENGINE_DEFAULT_WINDOW};
+				     .max_window = ENGINE_DEFAULT_WINDOW,
+				     .ack_mask = ACK_MASK};
+	dcqcn_reset(qp);
 	*resp = (struct responder){.res = resp->res, .wqe = resp->wqe};
 }
 

@@ -17,9 +17,6 @@
  */
 enum { READ_SHARE = 4 };
 
-/* Every so many packets of a long message the peer is asked for an ACK. */
-enum { ACK_STRIDE = 16 };
-
 /*
  * The peer is a program like us and may have to wait for a processor. The specification lets the
  * timeout be up to four times its nominal value (IBA 9.7.6.1.3): the first try takes the nominal
@@ -241,8 +238,8 @@ static uint32_t build_message(struct urxe_qp *qp, const struct send_wqe *w, uint
 	pkt->opcode = qp->service |
 		      (write ? write_opcode(w, done == 0, last) : send_opcode(w, done == 0, last));
 	pkt->se = last && w->solicited;
-	pkt->ack_req = qp->reliable &&
-		       (last || done % ACK_STRIDE == ACK_STRIDE - 1 || room(&qp->req) == 1);
+	pkt->ack_req = qp->reliable && (last || (done & qp->req.ack_mask) == qp->req.ack_mask ||
+					room(&qp->req) == 1);
 	pkt->imm_be = w->imm_be;
 	pkt->inv_rkey = w->imm_be;
 	if (write && done == 0) {

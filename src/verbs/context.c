@@ -188,6 +188,7 @@ static int new_engine(struct urxe_context *ctx)
 		.max_inline_data = settings->max_inline,
 		.active_mtu = ctx->dev->active_mtu,
 		.key_mode = settings->keys,
+		.ecn = settings->ecn == URXE_ECN_ON,
 		.probe = urxe_mr_probe,
 		.counters = urxe_stat_page(ctx->stat)->engine,
 		.seed = ctx->seed,

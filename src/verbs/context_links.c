@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { DEFAULT_HOP_LIMIT = 64, MIN_WINDOW = 8 };
+enum { DEFAULT_HOP_LIMIT = 64, MIN_WINDOW = 8, ECN_MASK = 3, ECN_ECT0 = 2 };
 
 static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
 static const struct urxe_gid v6_loopback = {.raw = {[15] = 1}};
@@ -269,6 +269,9 @@ static int route_udp(struct urxe_context *ctx, uint32_t qpn, uint32_t dqpn,
 				  ctx->dev->ibv.name, strerror(-ret));
 			return ret;
 		}
+		/* Datagrams are nobody's to slow down. What the program says of ECN stays. */
+		if (urxe_settings()->ecn == URXE_ECN_ON && !(route->path.tclass & ECN_MASK))
+			route->path.tclass |= ECN_ECT0;
 	}
 	route->path.sport = urxe_udp_sport(ctx->udp, qpn, dqpn);
 	route->txq = &ctx->udp_txq;

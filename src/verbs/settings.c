@@ -32,6 +32,7 @@ struct setting {
 
 static const char *const real_modes[] = {"beside", "hide", NULL};
 static const char *const link_modes[] = {"auto", "udp", NULL};
+static const char *const ecn_modes[] = {"off", "on", NULL};
 static const char *const key_modes[] = {"fresh", "reuse", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 
@@ -68,6 +69,10 @@ static const struct setting table[] = {
 	 "Unacknowledged packets of one QP over UDP at most, and what half of\n"
 	 "the granted URXE_RCVBUF holds.",
 	 .min = 1, .max = 65536, .def = 256, .kind = NUMBER, FIELD(window_pkts)},
+	{"URXE_ECN", "",
+	 "Congestion control of RC, UC and XRC over UDP: switches may mark packets\n"
+	 "instead of dropping them, and who hears of it sends more slowly (DCQCN).",
+	 .choices = ecn_modes, .def = URXE_ECN_ON, .kind = CHOICE, FIELD(ecn)},
 	{"URXE_SPIN", "microseconds",
 	 "How long the fallback thread polls before it sleeps, while the program\n"
 	 "does not poll.",

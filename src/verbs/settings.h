@@ -20,6 +20,11 @@ enum urxe_link_mode {
 	URXE_LINK_UDP,  /* UDP always: both peers of a connection must say so */
 };
 
+enum urxe_ecn_mode {
+	URXE_ECN_OFF,
+	URXE_ECN_ON,
+};
+
 struct urxe_settings {
 	const char *netdev; /* URXE_NETDEV: comma-separated interfaces in device order; NULL: all */
 	enum urxe_real_mode real; /* URXE_REAL: beside, hide */
@@ -29,6 +34,7 @@ struct urxe_settings {
 	uint32_t rcvbuf_bytes;    /* URXE_RCVBUF */
 	uint32_t sndbuf_bytes;    /* URXE_SNDBUF */
 	uint32_t window_pkts;     /* URXE_WINDOW: most unacknowledged packets of one QP over UDP */
+	enum urxe_ecn_mode ecn;   /* URXE_ECN: on, off */
 	uint32_t spin_us; /* URXE_SPIN: how long the fallback thread spins before it sleeps */
 	uint64_t seed;    /* URXE_SEED: 0: from the kernel */
 	const char *pcap; /* URXE_PCAP: file to record packets in; NULL: none */

@@ -62,6 +62,7 @@ struct machine {
 	struct frame ring[N_RING];
 	unsigned ring_head;
 	bool no_path; /* the link has no addresses */
+	bool ce;      /* what arrives was marked by a switch */
 };
 
 static const enum ibv_qp_type qp_types[N_QPS] = {IBV_QPT_RC, IBV_QPT_RC,       IBV_QPT_UC,
@@ -161,8 +162,11 @@ static void qp_connect(struct machine *m, unsigned i)
 static void machine_init(struct machine *m)
 {
 	struct ibv_device_attr limits;
-	struct urxe_engine_conf conf = {
-		.limits = &limits, .max_inline_data = 64, .active_mtu = IBV_MTU_4096, .seed = 5};
+	struct urxe_engine_conf conf = {.limits = &limits,
+					.max_inline_data = 64,
+					.active_mtu = IBV_MTU_4096,
+					.ecn = true,
+					.seed = 5};
 	struct ibv_srq_attr srq = {.max_wr = QUEUE_DEPTH, .max_sge = 3};
 	struct urxe_route route = {.txq = &m->txq};
 	int err;
@@ -221,7 +225,8 @@ static void deliver(struct machine *m, const uint8_t *bytes, uint32_t len)
 {
 	uint8_t *copy = malloc(len ? len : 1); /* exactly that size, for the sanitizer */
 	struct urxe_path path;
-	struct urxe_rx rx = {.data = copy, .len = len, .path = m->no_path ? NULL : &path};
+	struct urxe_rx rx = {
+		.data = copy, .len = len, .path = m->no_path ? NULL : &path, .ce = m->ce};
 
 	connect_path(&path, 0, 0, true);
 	memcpy(copy, bytes, len);
@@ -540,6 +545,15 @@ static void op_reopen(struct machine *m)
 	}
 }
 
+static void notify_congestion(struct machine *m, unsigned q)
+{
+	const struct urxe_pkt pkt = {
+		.opcode = URXE_OPCODE_CNP, .becn = true, .dqpn = urxe_qp_num(m->qp[q])};
+	uint8_t bytes[URXE_HDR_MAX];
+
+	deliver(m, bytes, (uint32_t)urxe_pkt_build(&pkt, bytes));
+}
+
 static void op_events(struct machine *m)
 {
 	uint8_t how = take8(m);
@@ -553,6 +567,9 @@ static void op_events(struct machine *m)
 	if (how & 4)
 		urxe_srq_modify(m->srq, &attr, IBV_SRQ_LIMIT);
 	m->no_path = how & 16;
+	m->ce = how & 32;
+	if (how & 64)
+		notify_congestion(m, how % N_QPS);
 	if (how & 8)
 		urxe_cq_resize(m->cq, how);
 }

@@ -94,12 +94,12 @@ static uint8_t next_syndrome(struct stage *s, uint8_t *ret_mask)
 
 /* ---- injection ------------------------------------------------------------------------------- */
 
-static void deliver(struct stage *s, const uint8_t *bytes, uint32_t len)
+static void deliver(struct stage *s, const uint8_t *bytes, uint32_t len, bool ce)
 {
 	struct urxe_path path;
 	/* Of exactly that size, so that a sanitizer sees an overread. */
 	uint8_t *copy = malloc(len ? len : 1);
-	struct urxe_rx rx = {.data = copy, .len = len, .path = &path};
+	struct urxe_rx rx = {.data = copy, .len = len, .path = &path, .ce = ce};
 
 	connect_path(&path, 1, 0, true);
 	memcpy(copy, bytes, len);
@@ -118,6 +118,7 @@ struct injected {
 	int tver;
 	int opcode; /* to overwrite the right one with */
 	bool pad_given;
+	bool ce;
 };
 
 static void read_injected(struct stage *s, struct injected *in)
@@ -141,6 +142,8 @@ static void read_injected(struct stage *s, struct injected *in)
 			in->tver = (int)next_number(s);
 		} else if (accept(s, "opcode")) {
 			in->opcode = (int)next_number(s);
+		} else if (accept(s, "ce")) {
+			in->ce = true;
 		} else {
 			in->payload_len = next_bytes(s, in->payload, MAX_PAYLOAD);
 		}
@@ -163,7 +166,7 @@ static void inject_packet(struct stage *s, struct injected *in)
 	len += in->payload_len;
 	memset(in->bytes + len, 0, in->pkt.pad);
 	len += in->pkt.pad;
-	deliver(s, in->bytes, len > in->cut ? len - in->cut : 0);
+	deliver(s, in->bytes, len > in->cut ? len - in->cut : 0, in->ce);
 }
 
 void cmd_inject(struct stage *s)
@@ -175,7 +178,7 @@ void cmd_inject(struct stage *s)
 	if (!strcmp(name, "raw")) {
 		uint32_t len = more(s) ? next_bytes(s, in->bytes, sizeof(in->bytes)) : 0;
 
-		deliver(s, in->bytes, len);
+		deliver(s, in->bytes, len, false);
 	} else {
 		if (opcode < 0)
 			fail(s, "script error: no opcode %s", name);
@@ -264,6 +267,9 @@ static void check_field(struct stage *s, const struct sent *sent, const struct u
 	} else if (accept(s, "imm")) {
 		want = next_number(s);
 		got = be32toh(pkt->imm_be);
+	} else if (accept(s, "tclass")) {
+		want = next_number(s);
+		got = sent->tclass;
 	} else if (length_only(s)) {
 		s->line.at++;
 		want = next_number(s);

@@ -50,6 +50,7 @@ struct sent {
 	uint64_t at_ns;
 	uint32_t len;
 	uint8_t *bytes;
+	uint8_t tclass;
 };
 
 struct stage {

@@ -19,8 +19,11 @@ static void must(struct stage *s, int err, const char *what)
 void stage_init(struct stage *s)
 {
 	struct ibv_device_attr limits;
-	struct urxe_engine_conf conf = {
-		.limits = &limits, .max_inline_data = 256, .active_mtu = IBV_MTU_4096, .seed = 1};
+	struct urxe_engine_conf conf = {.limits = &limits,
+					.max_inline_data = 256,
+					.active_mtu = IBV_MTU_4096,
+					.ecn = true,
+					.seed = 1};
 
 	urxe_limits_default(&limits);
 	s->now = NSEC_PER_SEC;
@@ -48,6 +51,7 @@ static void keep(struct stage *s, const struct urxe_frame *f)
 		fail(s, "the engine does not stop sending");
 	s->n_sent++;
 	sent->at_ns = s->now;
+	sent->tclass = f->path->tclass;
 	sent->len = f->hdr_len + f->payload_len + f->pad;
 	at = sent->bytes = malloc(sent->len);
 	memcpy(at, f->hdr, f->hdr_len);
@@ -185,6 +189,7 @@ static bool number_option(struct stage *s, struct qp_options *o, const char *key
 		{"dest_rd", &o->attr.dest_rd_atomic, NULL},
 		{"sq_psn", NULL, &o->attr.sq_psn},
 		{"rq_psn", NULL, &o->attr.rq_psn},
+		{"line", NULL, &o->attr.route.line_mbps},
 		{"dqpn", NULL, &o->attr.dqpn},
 		{"qkey", NULL, &o->attr.qkey},
 		{"window", NULL, &o->attr.route.window_pkts},
