@@ -103,6 +103,7 @@ static void take_control(struct urxe_udp *udp, enum udp_family family, struct ms
 			break;
 		}
 	}
+	/* Of all packets in it: GRO joins none that differ in TOS (inet_gro_receive() in Linux). */
 	dgram->ce = (dgram->path.tclass & ECN_MASK) == ECN_CE;
 }
 
