@@ -353,6 +353,8 @@ static bool recv_wc(struct inbox *in, struct end *e, unsigned index, const struc
 		work_window_shut(e, wc->invalidated_rkey);
 	op = hear(e->peer, wc, in->buf.mem + (size_t)index * in->slot_len, in->slot_len);
 	e->got++;
+	check(w, !e->pair->xrc || in == &in->node->xrc_inbox[op->xsrq],
+	      "end %u: a receive of another SRQ than number %u", e->id, op->xsrq);
 	if (e->pair->type == IBV_QPT_UD)
 		check(w, wc->src_qp == e->peer->qpn && (wc->wc_flags & IBV_WC_GRH),
 		      "end %u: datagram from %x, flags %x", e->id, wc->src_qp, wc->wc_flags);
@@ -378,9 +380,11 @@ bool model_wc(struct world *w, const struct ibv_wc *wc)
 	struct inbox *in = NULL;
 	struct end *e;
 
-	if (owner >= 0x1000) {
-		check(w, owner - 0x1000 < w->n_nodes, "wr_id %llx", (unsigned long long)wc->wr_id);
-		in = &w->node[owner - 0x1000].srq_inbox;
+	if (owner >= OWNER_SRQ) {
+		check(w,
+		      owner - OWNER_SRQ < w->n_nodes || owner - OWNER_XSRQ < N_XSRQS * w->n_nodes,
+		      "wr_id %llx", (unsigned long long)wc->wr_id);
+		in = work_srq_inbox(w, owner);
 		e = end_of_qpn(w, in->node, wc->qp_num);
 	} else {
 		check(w, owner < 2 * w->n_pairs, "wr_id %llx", (unsigned long long)wc->wr_id);
@@ -416,6 +420,12 @@ static void final_effects(struct end *e)
 		check_target(e, e->at_send, 0, "at the end");
 }
 
+static void final_slots(struct world *w, const struct inbox *in)
+{
+	for (size_t i = (size_t)in->posted * in->slot_len; i < in->buf.len; i++)
+		check(w, in->buf.mem[i] == FILL, "a receive slot that was not posted is written");
+}
+
 static void final_end(struct end *e)
 {
 	struct world *w = e->pair->w;
@@ -431,11 +441,11 @@ static void final_end(struct end *e)
 	if (error && in->end)
 		check(w, in->done == in->posted, "end %u: %u of %u receives are complete", e->id,
 		      in->done, in->posted);
+	/* An XRC_RECV that was never asked to receive has no SRQ. */
 	if (error && !in->end)
-		check(w, e->last_wqe_events == 1, "end %u: %u LAST_WQE_REACHED events", e->id,
-		      e->last_wqe_events);
-	for (size_t i = (size_t)in->posted * in->slot_len; i < in->buf.len; i++)
-		check(w, in->buf.mem[i] == FILL, "a receive slot that was not posted is written");
+		check(w, e->last_wqe_events == 1 || (e->pair->xrc && !e->last_wqe_events),
+		      "end %u: %u LAST_WQE_REACHED events", e->id, e->last_wqe_events);
+	final_slots(w, in);
 }
 
 /* Every acknowledged increment of a shared word is in it, each once. */
@@ -453,6 +463,13 @@ static void final_word(struct node *n)
 	}
 	check(w, value >= sure && value <= n->word_adds, "shared word of node %u is %llu, %u..%u",
 	      n->id, (unsigned long long)value, sure, n->word_adds);
+}
+
+static void final_node(struct node *n)
+{
+	final_word(n);
+	for (unsigned k = 0; n->xrcd && k < N_XSRQS; k++)
+		final_slots(n->w, &n->xrc_inbox[k]);
 }
 
 static void final_counters(struct world *w)
@@ -482,7 +499,7 @@ void model_final(struct world *w)
 	}
 	for (unsigned i = 0; i < w->n_nodes; i++) {
 		if (!w->node[i].gone)
-			final_word(&w->node[i]);
+			final_node(&w->node[i]);
 	}
 	if (calm)
 		final_counters(w);

@@ -10,7 +10,7 @@ struct carried {
 	struct list node;
 	struct world *w;
 	unsigned to;
-	bool has_path;
+	bool has_path, ce;
 	struct urxe_path path;
 	uint32_t len;
 	uint8_t *bytes; /* exactly len: an overread is one for the sanitizer too */
@@ -66,6 +66,8 @@ void net_choose(struct world *w)
 		p->jitter_ns = chance(r, 500000) ? rng_below(r, 50000) : 0;
 	}
 	p->in_order = !p->dup && !p->reorder && !p->jitter_ns;
+	if (world_has_ecn(w))
+		p->mark = 1000 << w->seed % 9;
 }
 
 static bool is_cut(const struct world *w, unsigned a, unsigned b)
@@ -95,6 +97,7 @@ static void arrive(struct world *w, void *arg)
 		.data = c->bytes,
 		.len = c->len,
 		.path = c->has_path ? &c->path : NULL,
+		.ce = c->ce,
 	};
 
 	if (!n->gone) {
@@ -120,7 +123,7 @@ static void check_frame(struct world *w, const struct urxe_frame *f, const uint8
 	      f->payload_len, f->pad, pkt.payload_len, pkt.pad);
 	check(w, pkt.dqpn == f->dqpn, "dqpn %x in the frame, %x on the wire", f->dqpn, pkt.dqpn);
 	check(w, pkt.pkey == 0xffff, "pkey %x", pkt.pkey);
-	check(w, service == URXE_RC || !pkt.ack_req, "%s asks for an ACK",
+	check(w, service == URXE_RC || service == URXE_XRC || !pkt.ack_req, "%s asks for an ACK",
 	      urxe_opcodes[pkt.opcode].name);
 	check(w, !pkt.payload_len || urxe_opcodes[pkt.opcode].payload, "%s with payload",
 	      urxe_opcodes[pkt.opcode].name);
@@ -162,6 +165,7 @@ static void carry(struct net_link *l, const struct urxe_frame *f, const uint8_t 
 
 	*c = (struct carried){.w = w, .to = l->to, .len = len, .path = *f->path};
 	c->has_path = f->grh || !p->no_addresses;
+	c->ce = p->mark && chance(&w->net_rng, p->mark);
 	c->bytes = malloc(len);
 	memcpy(c->bytes, bytes, len);
 	list_add_tail(&w->frames, &c->node);

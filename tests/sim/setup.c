@@ -46,6 +46,7 @@ static void node_init(struct world *w, unsigned id)
 		.max_inline_data = 256,
 		.active_mtu = IBV_MTU_4096,
 		.key_mode = chance(&w->rng, 200000) ? URXE_KEYS_REUSE : URXE_KEYS_FRESH,
+		.ecn = world_has_ecn(w),
 		.seed = rng_next(&w->rng),
 	};
 
@@ -82,6 +83,7 @@ static void choose_pair(struct pair *p)
 	const struct net_profile *net = &w->net;
 
 	p->type = chance(r, 750000) ? IBV_QPT_RC : chance(r, 500000) ? IBV_QPT_UC : IBV_QPT_UD;
+	p->xrc = p->type == IBV_QPT_RC && world_has_xrc(w) && chance(r, 400000);
 	p->path_mtu = (enum ibv_mtu)between(r, IBV_MTU_256, IBV_MTU_4096);
 	p->mtu = 128u << p->path_mtu;
 	if (p->type == IBV_QPT_UD)
@@ -106,15 +108,28 @@ static void choose_pair(struct pair *p)
 				  net->cut_at != CLOCK_NEVER || p->retry_cnt < 6);
 }
 
+static bool answers_xrc(const struct end *e)
+{
+	return e->pair->xrc && e == &e->pair->end[1];
+}
+
+static enum ibv_qp_type qp_type(const struct end *e)
+{
+	if (!e->pair->xrc)
+		return e->pair->type;
+	return answers_xrc(e) ? IBV_QPT_XRC_RECV : IBV_QPT_XRC_SEND;
+}
+
 static void qp_init(struct end *e)
 {
 	struct pair *p = e->pair;
 	struct world *w = p->w;
 	struct urxe_qp_init init = {
-		.type = p->type,
-		.send_cq = e->scq->cq,
-		.recv_cq = e->rcq->cq,
-		.srq = e->inbox->srq,
+		.type = qp_type(e),
+		.send_cq = answers_xrc(e) ? NULL : e->scq->cq,
+		.recv_cq = p->xrc ? NULL : e->rcq->cq,
+		.srq = p->xrc ? NULL : e->inbox->srq,
+		.xrcd = answers_xrc(e) ? e->node->xrcd : NULL,
 		.cap = {.max_send_wr = e->sq_cap,
 			.max_recv_wr = e->own_inbox.cap,
 			.max_send_sge = MAX_PIECES,
@@ -123,16 +138,29 @@ static void qp_init(struct end *e)
 		.sq_sig_all = e->sig_all,
 		.user = e,
 	};
-	int err = urxe_qp_new(e->node->pd, &init, &e->qp);
+	int err = urxe_qp_new(answers_xrc(e) ? NULL : e->node->pd, &init, &e->qp);
 
 	check(w, !err, "urxe_qp_new: %d", err);
 	e->qpn = urxe_qp_num(e->qp);
+}
+
+static void xrc_init(struct node *n)
+{
+	if (n->xrcd)
+		return;
+	check(n->w, !urxe_xrcd_new(n->engine, &n->xrcd), "urxe_xrcd_new");
+	n->xrc_cq = cq_init(n, false);
 }
 
 static void end_cqs(struct end *e)
 {
 	struct world *w = e->pair->w;
 
+	if (answers_xrc(e)) {
+		xrc_init(e->node);
+		e->scq = e->rcq = e->node->xrc_cq;
+		return;
+	}
 	if (chance(&w->rng, 300000)) {
 		e->scq = e->rcq = cq_init(e->node, false);
 		return;
@@ -149,7 +177,7 @@ static void windows_init(struct end *e)
 	struct world *w = e->pair->w;
 	struct windows *win = &e->windows;
 
-	if (e->pair->type == IBV_QPT_UD || !chance(&w->rng, 400000))
+	if (e->pair->type == IBV_QPT_UD || e->pair->xrc || !chance(&w->rng, 400000))
 		return;
 	check(w, !urxe_mw_new(e->node->pd, IBV_MW_TYPE_1, &win->door), "urxe_mw_new");
 	check(w, !urxe_mw_new(e->node->pd, IBV_MW_TYPE_2, &win->shutter), "urxe_mw_new");
@@ -167,7 +195,7 @@ static void end_choose(struct pair *p, unsigned i, struct node *n)
 	e->sig_all = chance(r, 100000);
 	e->sq_cap = between(r, 4, 24);
 	e->max_inline = chance(r, 500000) ? between(r, 0, 256) : 0;
-	e->n_ops = chance(r, 800000) ? between(r, 5, 40) : 0;
+	e->n_ops = !answers_xrc(e) && chance(r, 800000) ? between(r, 5, 40) : 0;
 	e->src.len = SRC_LEN;
 	e->target.len = 8 * N_WORDS + 2 * p->max_msg;
 	end_cqs(e);
@@ -211,6 +239,26 @@ static void inbox_buf(struct inbox *in, struct node *n)
 	in->seen = calloc(in->total + 1, 1);
 }
 
+/* An XRC_SEND receives nothing, an XRC_RECV from whatever SRQ of its node a message names. */
+static void xrc_inbox(struct end *e)
+{
+	e->inbox = &e->own_inbox;
+	e->own_inbox.end = e;
+	if (!answers_xrc(e)) {
+		inbox_buf(e->inbox, e->node);
+		return;
+	}
+	e->inbox = e->node->xrc_inbox;
+	for (unsigned k = 0; k < N_XSRQS; k++) {
+		struct inbox *in = &e->node->xrc_inbox[k];
+
+		in->slot_len = e->pair->max_msg > in->slot_len ? e->pair->max_msg : in->slot_len;
+		in->total++; /* what a QP that dies takes with it */
+		for (unsigned i = 0; i < e->peer->n_ops; i++)
+			in->total += op_receives(&e->peer->ops[i]) && e->peer->ops[i].xsrq == k;
+	}
+}
+
 /* Which ends share their node's SRQ, and what own receive queues the rest have. */
 static void end_inbox(struct end *e)
 {
@@ -218,6 +266,10 @@ static void end_inbox(struct end *e)
 	struct inbox *in = &e->own_inbox;
 	uint32_t slot = e->pair->max_msg + (e->pair->type == IBV_QPT_UD ? GRH_BYTES : 0);
 
+	if (e->pair->xrc) {
+		xrc_inbox(e);
+		return;
+	}
 	if (e->pair->type == IBV_QPT_RC && chance(&w->rng, 300000)) {
 		in = &e->node->srq_inbox;
 		in->slot_len = slot > in->slot_len ? slot : in->slot_len;
@@ -235,22 +287,31 @@ static void end_inbox(struct end *e)
 	e->inbox = in;
 }
 
-static void node_srq(struct node *n)
+static void srq_init(struct node *n, struct inbox *in)
 {
 	struct world *w = n->w;
-	struct inbox *in = &n->srq_inbox;
-	struct ibv_srq_attr attr = {.max_sge = 2};
+	struct ibv_srq_attr attr = {.max_wr = in->total, .max_sge = 2};
 	int err;
 
-	if (!in->total)
-		return;
 	in->cap = in->total;
 	in->late = chance(&w->rng, 300000);
+	if (in == &n->xrc_inbox[1])
+		in->late = n->xrc_inbox[0].late; /* as an end's one inbox stands for both */
 	inbox_buf(in, n);
-	attr.max_wr = in->total;
-	err = urxe_srq_new(n->pd, &attr, in, &in->srq);
+	if (in == &n->srq_inbox)
+		err = urxe_srq_new(n->pd, &attr, in, &in->srq);
+	else
+		err = urxe_srq_new_xrc(n->pd, &attr, n->xrcd, n->xrc_cq->cq, in, &in->srq);
 	check(w, !err, "urxe_srq_new: %d", err);
 	work_schedule_recvs(in);
+}
+
+static void node_srqs(struct node *n)
+{
+	if (n->srq_inbox.total)
+		srq_init(n, &n->srq_inbox);
+	for (unsigned k = 0; n->xrcd && k < N_XSRQS; k++)
+		srq_init(n, &n->xrc_inbox[k]);
 }
 
 static void end_connect(struct end *e, const uint32_t psn[2])
@@ -260,7 +321,7 @@ static void end_connect(struct end *e, const uint32_t psn[2])
 	unsigned me = e == &p->end[1];
 	struct net_link *link = &e->node->links[e->peer->node->id];
 	struct connect_attr a = {
-		.type = p->type,
+		.type = qp_type(e),
 		.mtu = p->path_mtu,
 		.dqpn = e->peer->qpn,
 		.sq_psn = psn[me],
@@ -274,7 +335,10 @@ static void end_connect(struct end *e, const uint32_t psn[2])
 		.dest_rd_atomic = p->dest_rd_atomic,
 		.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
-		.route = {.txq = &link->txq, .mtu_bytes = p->link_mtu, .window_pkts = p->window},
+		.route = {.txq = &link->txq,
+			  .mtu_bytes = p->link_mtu,
+			  .window_pkts = p->window,
+			  .line_mbps = 100u << p->w->seed % 11},
 	};
 	int err;
 
@@ -332,7 +396,7 @@ void setup_world(struct world *w)
 	for (unsigned i = 0; i < w->n_pairs; i++)
 		pair_choose(w, i);
 	for (unsigned i = 0; i < w->n_nodes; i++) {
-		node_srq(&w->node[i]);
+		node_srqs(&w->node[i]);
 		w->node[i].word_seen = calloc(2 * MAX_PAIRS * 64, 1);
 	}
 	for (unsigned i = 0; i < w->n_pairs; i++)
@@ -346,6 +410,18 @@ void setup_destroy_qp(struct end *e)
 	e->gone = true;
 }
 
+static void free_xrc(struct node *n)
+{
+	struct world *w = n->w;
+
+	for (unsigned k = 0; n->xrcd && k < N_XSRQS; k++) {
+		check(w, urxe_xrcd_free(n->xrcd) == -EBUSY, "freed a domain in use");
+		check(w, !urxe_srq_free(n->xrc_inbox[k].srq), "urxe_srq_free");
+		buf_fini(w, &n->xrc_inbox[k].buf);
+	}
+	check(w, !urxe_xrcd_free(n->xrcd), "urxe_xrcd_free");
+}
+
 /* Free every object in an order that verbs allow; busy ones must say so first. */
 static void free_objects(struct world *w)
 {
@@ -355,6 +431,9 @@ static void free_objects(struct world *w)
 		if (e->qp) {
 			check(w, urxe_cq_free(e->scq->cq) == -EBUSY, "freed a CQ in use");
 			check(w, urxe_pd_free(e->node->pd) == -EBUSY, "freed a PD in use");
+			if (answers_xrc(e))
+				check(w, urxe_xrcd_free(e->node->xrcd) == -EBUSY,
+				      "freed a domain in use");
 			setup_destroy_qp(e);
 		}
 		check(w, !urxe_ah_free(e->ah), "urxe_ah_free");
@@ -365,6 +444,8 @@ static void free_objects(struct world *w)
 		if (e->inbox->end)
 			buf_fini(w, &e->inbox->buf);
 	}
+	for (unsigned i = 0; i < w->n_nodes; i++)
+		free_xrc(&w->node[i]);
 	for (unsigned i = 0; i < w->n_cqs; i++)
 		check(w, !urxe_cq_free(w->cq[i].cq), "urxe_cq_free");
 	for (unsigned i = 0; i < w->n_nodes; i++) {
@@ -406,5 +487,9 @@ void setup_release(struct world *w)
 		free(w->node[i].word_seen);
 		free(w->node[i].srq_inbox.buf.mem);
 		free(w->node[i].srq_inbox.seen);
+		for (unsigned k = 0; k < N_XSRQS; k++) {
+			free(w->node[i].xrc_inbox[k].buf.mem);
+			free(w->node[i].xrc_inbox[k].seen);
+		}
 	}
 }

@@ -107,6 +107,8 @@ static void choose_op(struct end *e, struct op *op, unsigned index, uint32_t *si
 			   rng_below(r, (uint32_t)e->target.len - 8 * N_WORDS - op->len + 1);
 	}
 	choose_pieces(e, op, sink_used);
+	if (e->pair->xrc)
+		op->xsrq = rng_below(r, N_XSRQS);
 	if (chance(r, 600000) || index + 1 == e->n_ops || index % (e->sq_cap / 2) == 0)
 		op->flags |= IBV_SEND_SIGNALED;
 	if (op_receives(op) && chance(r, 300000))
@@ -262,6 +264,9 @@ static void build(struct end *e, const struct op *op, struct post *p)
 		rkey = urxe_mw_rkey(e->peer->windows.door);
 	*p = (struct post){.wr = {.opcode = op->opcode, .send_flags = op->flags}};
 	p->wr.wr_id = work_wr_id(0, e->id, (unsigned)(op - e->ops));
+	if (e->pair->xrc)
+		p->wr.qp_type.xrc.remote_srqn =
+			urxe_srq_num(e->peer->node->xrc_inbox[op->xsrq].srq);
 	if (op_has_imm(op))
 		p->wr.imm_data = op->imm;
 	else if (op->opcode == IBV_WR_LOCAL_INV || op->opcode == IBV_WR_SEND_WITH_INV)
@@ -354,7 +359,7 @@ static void post_recv(struct world *w, struct inbox *in)
 		wr.wr_id = work_wr_id(WR_RECV, in->end->id, i);
 		err = urxe_qp_post_recv(in->end->qp, &wr, &bad);
 	} else {
-		wr.wr_id = work_wr_id(WR_RECV, 0x1000 + in->node->id, i);
+		wr.wr_id = work_wr_id(WR_RECV, work_srq_owner(in), i);
 		err = urxe_srq_post(in->srq, &wr, &bad);
 	}
 	check(w, !err, "post of receive %u failed: %d", i, err);

@@ -52,6 +52,26 @@ void work_schedule_recvs(struct inbox *in);
 
 /* wr_ids tell what they belong to. */
 #define WR_RECV (UINT64_C(1) << 63)
+enum { OWNER_SRQ = 0x1000, OWNER_XSRQ = 0x2000 };
+
+/* Of an SRQ's receives, and whose they are. */
+static inline unsigned work_srq_owner(const struct inbox *in)
+{
+	const struct node *n = in->node;
+
+	if (in == &n->srq_inbox)
+		return OWNER_SRQ + n->id;
+	return OWNER_XSRQ + N_XSRQS * n->id + (unsigned)(in - n->xrc_inbox);
+}
+
+static inline struct inbox *work_srq_inbox(struct world *w, unsigned owner)
+{
+	if (owner < OWNER_XSRQ)
+		return &w->node[owner - OWNER_SRQ].srq_inbox;
+	owner -= OWNER_XSRQ;
+	return &w->node[owner / N_XSRQS].xrc_inbox[owner % N_XSRQS];
+}
+
 static inline uint64_t work_wr_id(uint64_t kind, unsigned owner, unsigned index)
 {
 	return kind | (uint64_t)owner << 32 | index;

@@ -18,6 +18,7 @@ enum {
 	MAX_PAIRS = 5,
 	MAX_PIECES = 4,
 	MAX_CQS = 4 * MAX_PAIRS + MAX_NODES,
+	N_XSRQS = 2,     /* of a node that answers XRC */
 	N_WORDS = 8,     /* 64-bit words for atomics at the head of every target region */
 	GRH_BYTES = 40,  /* in front of a UD receive */
 	FILL = 0xee,     /* what sinks and receive slots hold before the NIC writes them */
@@ -51,6 +52,7 @@ struct op {
 	uint32_t roff;     /* offset in the peer's target region */
 	uint32_t sink_off; /* where a READ or an atomic puts its result */
 	bool shared;       /* a FETCH_ADD on the node's word that every QP increments */
+	unsigned xsrq;     /* XRC: which of the peer's node it names */
 	uint64_t operand;  /* addend, or the value to compare with */
 	uint64_t swap;
 	unsigned n_pieces;
@@ -107,7 +109,7 @@ struct end {
 	struct urxe_ah *ah; /* UD */
 	uint32_t qpn;
 	struct cq *scq, *rcq;
-	struct inbox *inbox;
+	struct inbox *inbox; /* of an XRC_RECV the first of its node's */
 	struct inbox own_inbox;
 	bool sig_all;
 	unsigned sq_cap;
@@ -136,6 +138,8 @@ struct end {
 struct pair {
 	struct world *w;
 	enum ibv_qp_type type;
+	bool xrc; /* in all but the QPs' own types an RC whose first end asks and second end answers
+		   */
 	struct end end[2];
 	uint32_t mtu; /* bytes of payload per packet */
 	uint32_t max_msg;
@@ -163,6 +167,9 @@ struct node {
 	struct urxe_pd *pd;
 	struct net_link links[MAX_NODES];
 	struct inbox srq_inbox;
+	struct urxe_xrcd *xrcd; /* or NULL */
+	struct cq *xrc_cq;
+	struct inbox xrc_inbox[N_XSRQS];
 	struct buf word; /* one shared 64-bit counter */
 	uint8_t *word_seen;
 	unsigned word_adds; /* increments posted by anybody */
@@ -176,6 +183,7 @@ struct net_profile {
 	uint64_t delay_ns, jitter_ns, reorder_ns;
 	uint64_t pace_ns; /* a link is busy this long with each packet */
 	uint32_t stall;   /* a link takes nothing for a while */
+	uint32_t mark;    /* packets are marked as by a congested switch */
 	uint64_t stall_ns;
 	uint64_t cut_at, cut_until;
 	unsigned cut_a, cut_b; /* nodes that cannot hear each other meanwhile; equal: all */
@@ -237,6 +245,20 @@ void world_trace(struct world *w, const char *fmt, ...) __attribute__((format(pr
 		if (!(cond))                                                                       \
 			world_fail(w, __VA_ARGS__);                                                \
 	} while (0)
+
+/*
+ * What came to the worlds later is there in some of them only, so that the seeds which failed
+ * before still mean what they meant.
+ */
+static inline bool world_has_xrc(const struct world *w)
+{
+	return w->seed % 4 == 0 || w->seed % 4 == 3;
+}
+
+static inline bool world_has_ecn(const struct world *w)
+{
+	return w->seed % 5 < 2;
+}
 
 static inline bool chance(struct rng *r, uint32_t per_million)
 {
