@@ -70,9 +70,10 @@ static bool build_response(struct urxe_qp *qp, struct resource *res, struct urxe
 	frame_begin(qp, f);
 	if (!res->atomic && res->length > 0) {
 		uint32_t len = last ? res->length - (uint32_t)off : qp->mtu;
-		uint8_t *p = res->pd ? mr_remote_touch(qp, res->pd, res->rkey, res->va + off, len,
-						       IBV_ACCESS_REMOTE_READ)
-				     : NULL;
+		const struct urxe_mr *mr = res->pd ? mr_by_rkey(qp, res->pd, res->rkey) : NULL;
+		uint8_t *p = mr ? mr_at(mr, res->va + off, len, IBV_ACCESS_REMOTE_READ) : NULL;
+
+		p = mr ? mr_payload(mr, p, len, 0) : NULL;
 
 		if (!p)
 			return false;

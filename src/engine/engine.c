@@ -89,7 +89,7 @@ int urxe_engine_new(const struct urxe_engine_conf *conf, struct urxe_engine **re
 	e->max_inline_data = conf->max_inline_data;
 	e->active_mtu = conf->active_mtu;
 	e->ecn = conf->ecn;
-	e->probe = conf->probe;
+	e->copy = conf->copy;
 	e->counters = conf->counters ? conf->counters : e->own_counters;
 	e->rng.state = conf->seed;
 	key_table_init(&e->keys, (uint32_t)e->limits.max_mr + (uint32_t)e->limits.max_mw,
@@ -141,6 +141,7 @@ void urxe_engine_free(struct urxe_engine *e)
 	timerq_fini(&e->cq_timers);
 	timerq_fini(&e->pace_timers);
 	key_table_fini(&e->keys);
+	free(e->staging);
 	free(e);
 }
 
@@ -189,6 +190,17 @@ int urxe_engine_add_qpns(struct urxe_engine *e, uint32_t base)
 			qpn_give(e, qpn);
 	}
 	return 0;
+}
+
+void urxe_engine_set_mtu(struct urxe_engine *e, enum ibv_mtu active_mtu)
+{
+	e->active_mtu = active_mtu;
+	list_for_each (node, &e->qps) {
+		struct urxe_qp *qp = container_of(node, struct urxe_qp, node);
+
+		if (qp->type == IBV_QPT_UD)
+			qp->mtu = 128u << active_mtu;
+	}
 }
 
 bool urxe_engine_owns_qpn(const struct urxe_engine *e, uint32_t qpn)

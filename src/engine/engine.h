@@ -44,10 +44,11 @@ struct urxe_engine_conf {
 	enum urxe_key_mode key_mode;
 	bool ecn; /* congestion control: CNPs are sent and obeyed */
 	/*
-	 * Can these bytes of memory that was registered on demand be read (written) now? What is
-	 * refused fails like a bad key. NULL: always.
+	 * Copy len bytes out of (write: into) memory that was registered on demand and may be gone;
+	 * false if it is: that fails like a bad key. The engine touches such memory in no other
+	 * way. NULL: it is memory like any other.
 	 */
-	bool (*probe)(const void *p, size_t len, bool write);
+	bool (*copy)(void *to, const void *from, size_t len, bool write);
 	uint64_t *counters; /* URXE_CNT_MAX of them, kept there; NULL: inside */
 	uint64_t seed;      /* of every choice that is free: first keys, QPNs, UD's first PSN */
 };
@@ -63,6 +64,12 @@ void urxe_engine_free(struct urxe_engine *e);
 /* Give the engine QP numbers to hand out: a block of 1024 (URXE_QPN_BLOCK), base its multiple. */
 enum { URXE_QPN_BLOCK = 1024 };
 int urxe_engine_add_qpns(struct urxe_engine *e, uint32_t base);
+
+/*
+ * The port has another active MTU. Datagrams follow at once; a connected QP keeps the path MTU that
+ * it agreed on with its peer, whether it fits or not.
+ */
+void urxe_engine_set_mtu(struct urxe_engine *e, enum ibv_mtu active_mtu);
 
 /* Does this engine own the number, in use or not? */
 bool urxe_engine_owns_qpn(const struct urxe_engine *e, uint32_t qpn);

@@ -36,8 +36,9 @@ struct urxe_engine {
 	enum ibv_mtu active_mtu;
 	bool ecn;
 	struct urxe_path cnp_path; /* of the CNP that was pulled last */
-	bool (*probe)(const void *p, size_t len, bool write);
-	uint64_t now; /* of the last call that told the time */
+	bool (*copy)(void *to, const void *from, size_t len, bool write);
+	uint8_t *staging; /* a packet's payload out of memory on demand; NULL: nobody has any */
+	uint64_t now;     /* of the last call that told the time */
 	struct rng rng;
 	struct key_table keys;
 	struct timerq timers;

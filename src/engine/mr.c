@@ -34,6 +34,14 @@ static int check(const struct urxe_engine *e, void *addr, uint64_t length, uint6
 	return 0;
 }
 
+/* What the first region on demand takes. */
+static int have_staging(struct urxe_engine *e, unsigned access)
+{
+	if (access & IBV_ACCESS_ON_DEMAND && !e->staging)
+		e->staging = malloc(MR_NULL_BYTES);
+	return access & IBV_ACCESS_ON_DEMAND && !e->staging ? -ENOMEM : 0;
+}
+
 int urxe_mr_reg(struct urxe_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access,
 		struct urxe_mr **ret_mr)
 {
@@ -45,6 +53,9 @@ int urxe_mr_reg(struct urxe_pd *pd, void *addr, uint64_t length, uint64_t iova, 
 	if (access & IBV_ACCESS_ZERO_BASED)
 		iova = 0;
 	rc = check(e, addr, length, iova, access);
+	if (rc < 0)
+		return rc;
+	rc = have_staging(e, access);
 	if (rc < 0)
 		return rc;
 	mr = malloc(sizeof(*mr));
@@ -102,6 +113,8 @@ int urxe_mr_rereg(struct urxe_mr *mr, int flags, struct urxe_pd *pd, void *addr,
 		return -EINVAL;
 	rc = check(mr->pd->engine, moves ? addr : mr->base, moves ? length : mr->length,
 		   moves ? (uintptr_t)addr : mr->iova, access);
+	if (!rc)
+		rc = have_staging(mr->pd->engine, access);
 	if (rc < 0)
 		return rc;
 	mr->access = access;
@@ -162,11 +175,12 @@ bool mr_check_sges(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t
 }
 
 int mr_gather(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, uint64_t off,
-	      uint32_t len, unsigned access, struct iovec *iov)
+	      uint32_t len, struct iovec *iov)
 {
+	uint32_t done = 0;
 	int n_iov = 0;
 
-	for (uint32_t i = 0; i < n && len > 0; i++) {
+	for (uint32_t i = 0; i < n && done < len; i++) {
 		const struct urxe_mr *mr;
 		uint32_t take;
 		uint8_t *p;
@@ -176,14 +190,14 @@ int mr_gather(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, u
 			continue;
 		}
 		take = sge[i].length - (uint32_t)off;
-		if (take > len)
-			take = len;
+		if (take > len - done)
+			take = len - done;
 		mr = mr_by_lkey(pd, sge[i].lkey);
-		p = mr ? mr_touch(pd->engine, mr, sge[i].addr + off, take, access) : NULL;
+		p = mr ? mr_payload(mr, mr_at(mr, sge[i].addr + off, take, 0), take, done) : NULL;
 		if (!p)
 			return -EACCES;
 		iov[n_iov++] = (struct iovec){.iov_base = p, .iov_len = take};
-		len -= take;
+		done += take;
 		off = 0;
 	}
 	return n_iov;
@@ -193,14 +207,27 @@ int mr_scatter(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, 
 	       const void *data, uint32_t len)
 {
 	const uint8_t *src = data;
-	struct iovec iov[URXE_FRAME_IOV];
-	int n_iov = mr_gather(pd, sge, n, off, len, IBV_ACCESS_LOCAL_WRITE, iov);
 
-	if (n_iov < 0 || !mr_check_sges(pd, sge, n, IBV_ACCESS_LOCAL_WRITE))
+	if (!mr_check_sges(pd, sge, n, IBV_ACCESS_LOCAL_WRITE))
 		return -EACCES;
-	for (int i = 0; i < n_iov; i++) {
-		memcpy(iov[i].iov_base, src, iov[i].iov_len);
-		src += iov[i].iov_len;
+	for (uint32_t i = 0; i < n && len > 0; i++) {
+		const struct urxe_mr *mr;
+		uint32_t take;
+
+		if (off >= sge[i].length) {
+			off -= sge[i].length;
+			continue;
+		}
+		take = sge[i].length - (uint32_t)off;
+		if (take > len)
+			take = len;
+		mr = mr_by_lkey(pd, sge[i].lkey);
+		if (!mr_write(mr, mr_at(mr, sge[i].addr + off, take, IBV_ACCESS_LOCAL_WRITE), src,
+			      take))
+			return -EACCES;
+		src += take;
+		len -= take;
+		off = 0;
 	}
 	return 0;
 }

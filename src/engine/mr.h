@@ -38,16 +38,34 @@ static inline uint8_t *mr_at(const struct urxe_mr *mr, uint64_t va, uint64_t len
 			   off); /* of the whole address space, base is NULL */
 }
 
-/* The same for bytes that are accessed now: on demand, they may have gone. */
-static inline uint8_t *mr_touch(const struct urxe_engine *e, const struct urxe_mr *mr, uint64_t va,
-				uint64_t len, unsigned access)
+/* May it go at any moment? Then it is read and written by the engine's copy() only. */
+static inline bool mr_may_go(const struct urxe_mr *mr)
 {
-	uint8_t *p = mr_at(mr, va, len, access);
+	return __builtin_expect(mr->access & IBV_ACCESS_ON_DEMAND, 0) && mr->pd->engine->copy;
+}
 
-	if (p && mr->access & IBV_ACCESS_ON_DEMAND && e->probe &&
-	    !e->probe(p, len, (access & ~(unsigned)IBV_ACCESS_REMOTE_READ) != 0))
-		return NULL;
-	return p;
+/*
+ * Bytes of the region, at p, as payload of the frame that is being pulled, at its offset off: where
+ * they are, or staged until the next frame. NULL: they are gone.
+ */
+static inline uint8_t *mr_payload(const struct urxe_mr *mr, uint8_t *p, uint32_t len, uint32_t off)
+{
+	const struct urxe_engine *e = mr->pd->engine;
+
+	if (!p || !mr_may_go(mr))
+		return p;
+	return e->copy(e->staging + off, p, len, false) ? e->staging + off : NULL;
+}
+
+/* Write to bytes of the region, at p; false: there are none. */
+static inline bool mr_write(const struct urxe_mr *mr, uint8_t *p, const void *data, uint32_t len)
+{
+	if (!p)
+		return false;
+	if (mr_may_go(mr))
+		return mr->pd->engine->copy(p, data, len, true);
+	memcpy(p, data, len);
+	return true;
 }
 
 /* The region of this PD that the lkey names, or NULL. */
@@ -88,27 +106,21 @@ static inline uint8_t *mr_remote(const struct urxe_qp *qp, const struct urxe_pd 
 	return mr ? mr_at(mr, va, len, access) : NULL;
 }
 
-/* As mr_remote(), for bytes that are accessed now. */
-static inline uint8_t *mr_remote_touch(const struct urxe_qp *qp, const struct urxe_pd *pd,
-				       uint32_t rkey, uint64_t va, uint64_t len, unsigned access)
-{
-	const struct urxe_mr *mr = mr_by_rkey(qp, pd, rkey);
-
-	return mr ? mr_touch(pd->engine, mr, va, len, access) : NULL;
-}
-
 /* May every scatter/gather element be used so? Elements of length 0 are not looked at. */
 bool mr_check_sges(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n,
 		   unsigned access);
 
 /*
- * Turn [off, off + len) of a list into an iovec of at most n entries, to be accessed now. Returns
- * the number of entries, or -EACCES when a key is not valid (any more).
+ * Turn [off, off + len) of a list into the payload of the frame that is being pulled: an iovec of
+ * at most n entries. Returns their number, or -EACCES when a key is not valid (any more).
  */
 int mr_gather(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, uint64_t off,
-	      uint32_t len, unsigned access, struct iovec *iov);
+	      uint32_t len, struct iovec *iov);
 
-/* Copy len bytes to offset off of a scatter list; 0, or -EACCES having written nothing. */
+/*
+ * Copy len bytes to offset off of a scatter list; 0, or -EACCES having written nothing, or no more
+ * than there was memory for.
+ */
 int mr_scatter(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, uint64_t off,
 	       const void *data, uint32_t len);
 

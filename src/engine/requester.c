@@ -131,7 +131,7 @@ static bool gather(struct urxe_qp *qp, const struct send_wqe *w, uint32_t off, u
 		f->n_iov = len > 0;
 		return true;
 	}
-	n = mr_gather(qp->pd, w->sge, w->num_sge, off, len, 0, f->iov);
+	n = mr_gather(qp->pd, w->sge, w->num_sge, off, len, f->iov);
 	if (n < 0) {
 		completer_local_error(qp, IBV_WC_LOC_PROT_ERR);
 		return false;

@@ -172,11 +172,17 @@ static enum verdict check_length(struct urxe_qp *qp, const struct urxe_opcode *o
 	return OK;
 }
 
+/* What a peer asked for cannot be touched. */
+static enum verdict no_memory(const struct urxe_qp *qp)
+{
+	return qp->reliable ? REMOTE_ACCESS : DROP;
+}
+
 static enum verdict check_access(struct urxe_qp *qp, const struct urxe_opcode *op,
 				 const struct urxe_pkt *pkt)
 {
 	struct responder *resp = &qp->resp;
-	enum verdict refused = qp->reliable ? REMOTE_ACCESS : DROP;
+	enum verdict refused = no_memory(qp);
 	uint32_t len = op->kind == KIND_ATOMIC ? 8 : pkt->dma_len;
 
 	if (op->kind == KIND_SEND) {
@@ -187,20 +193,14 @@ static enum verdict check_access(struct urxe_qp *qp, const struct urxe_opcode *o
 	}
 	if (!op->first) /* the rest of a WRITE: the region may be gone by now */
 		return pkt->payload_len == 0 ||
-				       mr_remote_touch(qp, qp->pd, resp->rkey,
-						       resp->va + resp->received, pkt->payload_len,
-						       IBV_ACCESS_REMOTE_WRITE)
+				       mr_remote(qp, qp->pd, resp->rkey, resp->va + resp->received,
+						 pkt->payload_len, IBV_ACCESS_REMOTE_WRITE)
 			       ? OK
 			       : refused;
 	if ((op->kind == KIND_ATOMIC || op->kind == KIND_ATOMIC_WRITE) && pkt->va % 8 != 0)
 		return MISALIGNED;
 	/* A request for no bytes touches no memory: key and address are not looked at (C9-88). */
 	if (len > 0 && !mr_remote(qp, qp->pd, pkt->rkey, pkt->va, len, right_of(op->kind)))
-		return refused;
-	if (op->kind == KIND_WRITE)
-		len = pkt->payload_len;
-	if (len > 0 && op->kind != KIND_READ && /* which is looked at when it is answered */
-	    !mr_remote_touch(qp, qp->pd, pkt->rkey, pkt->va, len, right_of(op->kind)))
 		return refused;
 	return OK;
 }
@@ -225,9 +225,17 @@ static void complete_recv(struct urxe_qp *qp, const struct urxe_opcode *op,
 	qp_complete_recv(qp, &wc, pkt->se);
 }
 
-/* False: the memory of the receive has gone. */
-static bool execute_message(struct urxe_qp *qp, const struct urxe_opcode *op,
-			    const struct urxe_pkt *pkt)
+/* Write where the peer's key says; access has been checked. False: the memory is gone. */
+static bool write_remote(struct urxe_qp *qp, uint32_t rkey, uint64_t va, const void *data,
+			 uint32_t len)
+{
+	const struct urxe_mr *mr = mr_by_rkey(qp, qp->pd, rkey);
+
+	return mr_write(mr, mr_at(mr, va, len, IBV_ACCESS_REMOTE_WRITE), data, len);
+}
+
+static enum verdict execute_message(struct urxe_qp *qp, const struct urxe_opcode *op,
+				    const struct urxe_pkt *pkt)
 {
 	struct responder *resp = &qp->resp;
 
@@ -240,23 +248,22 @@ static bool execute_message(struct urxe_qp *qp, const struct urxe_opcode *op,
 	if (op->kind == KIND_SEND) {
 		if (mr_scatter(qp->pd, resp->wqe->sge, resp->wqe->num_sge, resp->received,
 			       pkt->payload, pkt->payload_len) < 0)
-			return false;
-	} else if (pkt->payload_len > 0) {
-		memcpy(mr_remote(qp, qp->pd, resp->rkey, resp->va + resp->received,
-				 pkt->payload_len, IBV_ACCESS_REMOTE_WRITE),
-		       pkt->payload, pkt->payload_len);
+			return RECV_ACCESS;
+	} else if (pkt->payload_len > 0 && !write_remote(qp, resp->rkey, resp->va + resp->received,
+							 pkt->payload, pkt->payload_len)) {
+		return no_memory(qp);
 	}
 	resp->received += pkt->payload_len;
 	resp->kind = op->last ? KIND_NONE : op->kind;
 	resp->psn = psn_add(resp->psn, 1);
 	if (!op->last)
-		return true;
+		return OK;
 	resp->msn = psn_add(resp->msn, 1);
 	if (op->ieth)
 		mw_invalidate(qp->engine, pkt->inv_rkey);
 	if (needs_recv(op))
 		complete_recv(qp, op, pkt);
-	return true;
+	return OK;
 }
 
 /* Keep what answers this request, and answer. */
@@ -289,48 +296,83 @@ static struct resource *take_resource(struct urxe_qp *qp, const struct urxe_pkt 
 	return res;
 }
 
-static uint64_t atomic_execute(uint64_t *mem, const struct urxe_opcode *op,
-			       const struct urxe_pkt *pkt)
+static bool is_fetch_add(const struct urxe_pkt *pkt)
+{
+	return (pkt->opcode & OP_MASK) == OP_FETCH_ADD;
+}
+
+static uint64_t atomic_in_place(uint64_t *mem, const struct urxe_pkt *pkt)
 {
 	uint64_t old = pkt->compare;
 
-	if ((pkt->opcode & OP_MASK) == OP_FETCH_ADD)
+	if (is_fetch_add(pkt))
 		return __atomic_fetch_add(mem, pkt->swap_add, __ATOMIC_SEQ_CST);
 	__atomic_compare_exchange_n(mem, &old, pkt->swap_add, false, __ATOMIC_SEQ_CST,
 				    __ATOMIC_SEQ_CST);
 	return old;
 }
 
-/* One store of all eight bytes; the answer is a READ response without any. */
-static void execute_atomic_write(struct urxe_qp *qp, const struct urxe_pkt *pkt)
+/* Atomic among what this NIC does, which is all that it promises (IBV_ATOMIC_HCA). */
+static bool atomic_by_copy(const struct urxe_engine *e, uint8_t *mem, const struct urxe_pkt *pkt,
+			   uint64_t *ret_old)
 {
-	uint64_t value, *mem = (uint64_t *)(void *)mr_remote(qp, qp->pd, pkt->rkey, pkt->va, 8,
-							     IBV_ACCESS_REMOTE_WRITE);
+	uint64_t old, new;
 
-	memcpy(&value, pkt->payload, sizeof(value));
-	__atomic_store_n(mem, value, __ATOMIC_SEQ_CST);
-	take_resource(qp, pkt, false)->length = 0;
+	if (!e->copy(&old, mem, sizeof(old), false))
+		return false;
+	if (is_fetch_add(pkt))
+		new = old + pkt->swap_add;
+	else
+		new = old == pkt->compare ? pkt->swap_add : old;
+	*ret_old = old;
+	return e->copy(mem, &new, sizeof(new), true);
 }
 
-static bool execute(struct urxe_qp *qp, const struct urxe_opcode *op, const struct urxe_pkt *pkt)
+static enum verdict execute_atomic(struct urxe_qp *qp, const struct urxe_pkt *pkt)
+{
+	const struct urxe_mr *mr = mr_by_rkey(qp, qp->pd, pkt->rkey);
+	uint8_t *mem = mr_at(mr, pkt->va, 8, IBV_ACCESS_REMOTE_ATOMIC);
+	uint64_t old;
+
+	if (!mr_may_go(mr))
+		old = atomic_in_place((uint64_t *)(void *)mem, pkt);
+	else if (!atomic_by_copy(qp->engine, mem, pkt, &old))
+		return no_memory(qp);
+	take_resource(qp, pkt, true)->orig = old;
+	return OK;
+}
+
+/* One store of all eight bytes; the answer is a READ response without any. */
+static enum verdict execute_atomic_write(struct urxe_qp *qp, const struct urxe_pkt *pkt)
+{
+	const struct urxe_mr *mr = mr_by_rkey(qp, qp->pd, pkt->rkey);
+	uint8_t *mem = mr_at(mr, pkt->va, 8, IBV_ACCESS_REMOTE_WRITE);
+	uint64_t value;
+
+	memcpy(&value, pkt->payload, sizeof(value));
+	if (!mr_may_go(mr))
+		__atomic_store_n((uint64_t *)(void *)mem, value, __ATOMIC_SEQ_CST);
+	else if (!qp->engine->copy(mem, &value, sizeof(value), true))
+		return no_memory(qp);
+	take_resource(qp, pkt, false)->length = 0;
+	return OK;
+}
+
+/* Not OK: memory on demand has gone, since that is found only by using it. */
+static enum verdict execute(struct urxe_qp *qp, const struct urxe_opcode *op,
+			    const struct urxe_pkt *pkt)
 {
 	switch (op->kind) {
 	case KIND_READ:
 		take_resource(qp, pkt, false);
-		break;
+		return OK;
 	case KIND_ATOMIC:
-		take_resource(qp, pkt, true)->orig =
-			atomic_execute((uint64_t *)(void *)mr_remote(qp, qp->pd, pkt->rkey, pkt->va,
-								     8, IBV_ACCESS_REMOTE_ATOMIC),
-				       op, pkt);
-		break;
+		return execute_atomic(qp, pkt);
 	case KIND_ATOMIC_WRITE:
-		execute_atomic_write(qp, pkt);
-		break;
+		return execute_atomic_write(qp, pkt);
 	default:
 		return execute_message(qp, op, pkt);
 	}
-	return true;
 }
 
 static void answer(struct urxe_qp *qp, enum answer what, uint32_t psn, uint8_t syndrome)
@@ -477,12 +519,10 @@ void responder_rx(struct urxe_qp *qp, const struct urxe_pkt *pkt)
 	const struct urxe_opcode *op = &urxe_opcodes[pkt->opcode];
 	enum verdict verdict = check(qp, op, pkt);
 
+	if (verdict == OK)
+		verdict = execute(qp, op, pkt);
 	if (verdict != OK) {
 		refuse(qp, verdict, op, pkt);
-		return;
-	}
-	if (!execute(qp, op, pkt)) {
-		fault(qp, RECV_ACCESS, pkt);
 		return;
 	}
 	if (!qp->reliable)

@@ -78,7 +78,7 @@ int urxe_verbs_query_port(struct ibv_context *context, uint8_t port, struct ibv_
 	struct ibv_port_attr port_attr = {
 		.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 		.max_mtu = IBV_MTU_4096,
-		.active_mtu = dev->active_mtu,
+		.active_mtu = urxe_device_mtu(dev),
 		.gid_tbl_len = URXE_MAX_GIDS,
 		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
 		.max_msg_sz = MAX_MSG_BYTES,
@@ -186,10 +186,10 @@ static int new_engine(struct urxe_context *ctx)
 	const struct urxe_engine_conf conf = {
 		.limits = &ctx->dev->limits,
 		.max_inline_data = settings->max_inline,
-		.active_mtu = ctx->dev->active_mtu,
+		.active_mtu = urxe_device_mtu(ctx->dev),
 		.key_mode = settings->keys,
 		.ecn = settings->ecn == URXE_ECN_ON,
-		.probe = urxe_mr_probe,
+		.copy = urxe_mr_copy,
 		.counters = urxe_stat_page(ctx->stat)->engine,
 		.seed = ctx->seed,
 	};

@@ -240,7 +240,7 @@ static int route_local(struct urxe_context *ctx, uint32_t dqpn, struct urxe_rout
  */
 static uint32_t udp_window(struct urxe_context *ctx)
 {
-	uint32_t mtu = 128u << ctx->dev->active_mtu;
+	uint32_t mtu = 128u << urxe_device_mtu(ctx->dev);
 	struct urxe_udp_stats stats;
 	uint32_t fits;
 

@@ -292,8 +292,8 @@ int urxe_cq_take(struct vcq *vcq, int n, struct ibv_wc *wc);
 /* The oldest into vcq->wc, with the time when it got into the queue. 1, 0 or -errno. */
 int urxe_cq_take_one(struct vcq *vcq);
 
-/* Can memory that was registered on demand be touched now? Brings it in. */
-bool urxe_mr_probe(const void *p, size_t len, bool write);
+/* Copy from (write: to) memory of this process that may not be there; false: it is not. */
+bool urxe_mr_copy(void *to, const void *from, size_t len, bool write);
 
 enum { URXE_MAX_CQ_COUNT = 65535, URXE_MAX_CQ_PERIOD_US = 65535 };
 

@@ -114,7 +114,6 @@ static void add_device(const struct urxe_netdev *netdev, enum ibv_mtu mtu)
 	dev->index = (int)n_devices;
 	memcpy(dev->netdev, netdev->name, sizeof(dev->netdev));
 	dev->ifindex = netdev->ifindex;
-	dev->netdev_mtu = netdev->mtu;
 	dev->active_mtu = mtu;
 	urxe_device_follow(dev, netdev);
 	dev->guid = choose_guid(netdev);
@@ -254,6 +253,16 @@ bool urxe_device_gid(const struct urxe_device *dev, unsigned i, struct urxe_gid 
 	return live;
 }
 
+enum ibv_mtu urxe_device_mtu(const struct urxe_device *dev)
+{
+	enum ibv_mtu mtu;
+
+	pthread_mutex_lock(&table_lock);
+	mtu = dev->active_mtu;
+	pthread_mutex_unlock(&table_lock);
+	return mtu;
+}
+
 bool urxe_device_is_up(const struct urxe_device *dev)
 {
 	bool up;
@@ -309,6 +318,26 @@ static bool follow_gids(struct urxe_device *dev, const struct urxe_netdev *netde
 		changed = true;
 	}
 	return changed;
+}
+
+/* An interface whose MTU has become too small for any of InfiniBand's keeps the smallest. */
+bool urxe_device_mtu_changes(const struct urxe_device *dev, const struct urxe_netdev *netdev,
+			     enum ibv_mtu *ret_mtu)
+{
+	enum ibv_mtu mtu;
+
+	if (!netdev || !netdev->mtu)
+		return false;
+	mtu = urxe_netdev_ib_mtu(netdev->mtu, urxe_settings()->mtu);
+	*ret_mtu = mtu ? mtu : IBV_MTU_256;
+	return *ret_mtu != urxe_device_mtu(dev);
+}
+
+void urxe_device_set_mtu(struct urxe_device *dev, enum ibv_mtu mtu)
+{
+	pthread_mutex_lock(&table_lock);
+	dev->active_mtu = mtu;
+	pthread_mutex_unlock(&table_lock);
 }
 
 struct urxe_change urxe_device_follow(struct urxe_device *dev, const struct urxe_netdev *netdev)

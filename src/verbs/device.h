@@ -18,9 +18,8 @@ struct urxe_device {
 	int index;               /* the N of urxeN */
 	char netdev[IFNAMSIZ];
 	int ifindex;
-	uint32_t netdev_mtu;
-	enum ibv_mtu active_mtu;
 	/* By the functions below; an empty slot remembers whose it was. */
+	enum ibv_mtu active_mtu;
 	struct urxe_gid_slot {
 		struct urxe_gid gid;
 		bool live;
@@ -47,11 +46,17 @@ bool urxe_device_gid(const struct urxe_device *dev, unsigned i, struct urxe_gid 
 /* Can the port's packets reach anybody? */
 bool urxe_device_is_up(const struct urxe_device *dev);
 
+/* The active MTU of the port; whether it must be another, as the interface is now; and set it. */
+struct urxe_netdev;
+enum ibv_mtu urxe_device_mtu(const struct urxe_device *dev);
+bool urxe_device_mtu_changes(const struct urxe_device *dev, const struct urxe_netdev *netdev,
+			     enum ibv_mtu *ret_mtu);
+void urxe_device_set_mtu(struct urxe_device *dev, enum ibv_mtu mtu);
+
 /*
  * Be as the interface is now (NULL: it is gone). GIDs that stay keep their slots, and one that
  * comes back gets its old one if that is still free. Returns what has changed.
  */
-struct urxe_netdev;
 struct urxe_change {
 	bool port, gids;
 };

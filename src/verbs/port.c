@@ -52,6 +52,21 @@ static void tell(const struct urxe_device *dev, enum ibv_event_type type)
 	}
 }
 
+/* First what engines accept: who reads of an MTU can use it. */
+static void set_mtu(struct urxe_device *dev, enum ibv_mtu mtu)
+{
+	list_for_each (pos, &port.contexts) {
+		struct urxe_context *ctx = container_of(pos, struct urxe_context, port_node);
+
+		if (ctx->dev != dev || !urxe_context_lock(ctx))
+			continue;
+		urxe_engine_set_mtu(ctx->engine, mtu);
+		urxe_context_unlock(ctx);
+	}
+	urxe_device_set_mtu(dev, mtu);
+	log_info("%s: active MTU is %u", dev->ibv.name, 128U << mtu);
+}
+
 static void refresh_devices(void)
 {
 	struct urxe_device *devices;
@@ -65,9 +80,12 @@ static void refresh_devices(void)
 	}
 	for (unsigned i = 0; i < n_devices; i++) {
 		struct urxe_device *dev = &devices[i];
-		struct urxe_change change =
-			urxe_device_follow(dev, find_netdev(netdevs, n, dev->ifindex));
+		const struct urxe_netdev *netdev = find_netdev(netdevs, n, dev->ifindex);
+		struct urxe_change change = urxe_device_follow(dev, netdev);
+		enum ibv_mtu mtu;
 
+		if (urxe_device_mtu_changes(dev, netdev, &mtu))
+			set_mtu(dev, mtu);
 		if (change.port)
 			log_info("%s: port is %s", dev->ibv.name,
 				 urxe_device_is_up(dev) ? "active" : "down");
@@ -139,6 +157,7 @@ void urxe_port_join(struct urxe_context *ctx)
 		refresh_devices(); /* they may have been found long ago */
 	}
 	list_add_tail(&port.contexts, &ctx->port_node);
+	urxe_engine_set_mtu(ctx->engine, urxe_device_mtu(ctx->dev)); /* it may be another by now */
 	pthread_mutex_unlock(&port.lock);
 }
 

@@ -150,13 +150,10 @@ unsigned next_rights(struct stage *s)
 		const char *name;
 		unsigned bit;
 	} rights[] = {
-		{"lw", IBV_ACCESS_LOCAL_WRITE},
-		{"rw", IBV_ACCESS_REMOTE_WRITE},
-		{"rr", IBV_ACCESS_REMOTE_READ},
-		{"ra", IBV_ACCESS_REMOTE_ATOMIC},
-		{"mw", IBV_ACCESS_MW_BIND},
-		{"zb", IBV_ACCESS_ZERO_BASED},
-		{"none", 0},
+		{"lw", IBV_ACCESS_LOCAL_WRITE}, {"rw", IBV_ACCESS_REMOTE_WRITE},
+		{"rr", IBV_ACCESS_REMOTE_READ}, {"ra", IBV_ACCESS_REMOTE_ATOMIC},
+		{"mw", IBV_ACCESS_MW_BIND},     {"zb", IBV_ACCESS_ZERO_BASED},
+		{"od", IBV_ACCESS_ON_DEMAND},   {"none", 0},
 	};
 	const char *token = next_token(s);
 	unsigned mask = 0;

@@ -217,11 +217,13 @@ void cmd_mem(struct stage *s)
 
 	if (off > r->len || len > r->len - off)
 		fail(s, "script error: outside the region");
+	region_open(r);
 	for (uint32_t i = 0; i < len; i++) {
 		if (r->mem[off + i] != want[i])
 			fail(s, "%s+%llu: expected %02x\n  got      %02x", r->name,
 			     (unsigned long long)off + i, want[i], r->mem[off + i]);
 	}
+	region_close(r);
 }
 
 void cmd_counter(struct stage *s)

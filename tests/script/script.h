@@ -35,6 +35,9 @@ struct line {
 struct region {
 	char name[16];
 	uint8_t *mem;
+	size_t mapped; /* on demand: bytes that nobody may touch but region_open()'s caller; else 0
+			*/
+	bool gone;     /* nor is there anything */
 	uint64_t len;
 	uint64_t iova;
 	struct urxe_mr *mr;
@@ -106,6 +109,10 @@ void stage_fini(struct stage *s);
 void stage_pump(struct stage *s);
 struct urxe_qp *stage_qp(struct stage *s);
 
+/* Whoever looks at a region's memory does so between these. */
+void region_open(const struct region *r);
+void region_close(const struct region *r);
+
 void cmd_cq(struct stage *s);
 void cmd_srq(struct stage *s);
 void cmd_xrc_srq(struct stage *s);
@@ -115,6 +122,7 @@ void cmd_qp(struct stage *s);
 void cmd_use(struct stage *s);
 void cmd_mr(struct stage *s);
 void cmd_dereg(struct stage *s);
+void cmd_vanish(struct stage *s);
 void cmd_mw(struct stage *s);
 void cmd_mw_free(struct stage *s);
 void cmd_fill(struct stage *s);

@@ -3,9 +3,11 @@
 
 #include "../sim/connect.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* What the peer is called unless a script says otherwise. */
 enum { PEER_QPN = 0x77, QPN_BASE = 0x400, QKEY = 0x1234 };
@@ -16,6 +18,83 @@ static void must(struct stage *s, int err, const char *what)
 		fail(s, "%s: %d", what, err);
 }
 
+/* ---- memory on demand: whoever touches it unasked does not survive ---- */
+
+static struct stage *on_stage; /* the engine's copy() knows of none */
+
+static void region_protect(const struct region *r, int prot)
+{
+	int err = r->mapped && !r->gone ? mprotect(r->mem, r->mapped, prot) : 0;
+
+	assert(!err);
+}
+
+void region_open(const struct region *r)
+{
+	region_protect(r, PROT_READ | PROT_WRITE);
+}
+
+void region_close(const struct region *r)
+{
+	region_protect(r, PROT_NONE);
+}
+
+static const struct region *region_of(const struct stage *s, const uint8_t *p)
+{
+	for (unsigned i = 0; i < s->n_regions; i++) {
+		const struct region *r = &s->region[i];
+
+		if (p >= r->mem && p < r->mem + r->len)
+			return r;
+	}
+	return NULL;
+}
+
+static bool copy_on_demand(void *to, const void *from, size_t len, bool write)
+{
+	const struct region *r = region_of(on_stage, write ? to : from);
+
+	assert(r && r->mapped);
+	if (r->gone)
+		return false;
+	region_open(r);
+	memcpy(to, from, len);
+	region_close(r);
+	return true;
+}
+
+static void region_alloc(struct region *r, bool on_demand)
+{
+	size_t len = r->len ? r->len : 1;
+
+	r->mapped = on_demand ? len : 0;
+	r->gone = false;
+	r->mem = on_demand ? mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+			   : calloc(1, len);
+	assert(r->mem && r->mem != MAP_FAILED);
+}
+
+static void region_free(struct region *r)
+{
+	if (r->mapped && !r->gone)
+		munmap(r->mem, r->mapped);
+	else if (!r->mapped)
+		free(r->mem);
+}
+
+void cmd_vanish(struct stage *s)
+{
+	uint64_t off;
+	struct region *r = next_place(s, &off);
+
+	if (!r->mapped)
+		fail(s, "script error: not on demand");
+	region_free(r);
+	r->gone = true;
+}
+
+/* ---- the engine ---- */
+
 void stage_init(struct stage *s)
 {
 	struct ibv_device_attr limits;
@@ -25,6 +104,8 @@ void stage_init(struct stage *s)
 					.ecn = true,
 					.seed = 1};
 
+	conf.copy = copy_on_demand;
+	on_stage = s;
 	urxe_limits_default(&limits);
 	s->now = NSEC_PER_SEC;
 	must(s, urxe_engine_new(&conf, &s->engine), "urxe_engine_new");
@@ -37,7 +118,7 @@ void stage_fini(struct stage *s)
 {
 	urxe_engine_free(s->engine);
 	for (unsigned i = 0; i < s->n_regions; i++)
-		free(s->region[i].mem);
+		region_free(&s->region[i]);
 	for (unsigned i = 0; i < s->n_sent; i++)
 		free(s->sent[i].bytes);
 }
@@ -306,13 +387,13 @@ void cmd_mr(struct stage *s)
 	r->len = next_number(s);
 	rights = next_rights(s);
 	r->iova = accept(s, "iova") ? next_number(s) : 0x10000 * (s->n_regions + 1);
-	r->mem = calloc(1, r->len ? r->len : 1);
+	region_alloc(r, rights & IBV_ACCESS_ON_DEMAND);
 	other = accept(s, "other_pd");
 	if (other && !s->other_pd)
 		must(s, urxe_pd_new(s->engine, &s->other_pd), "urxe_pd_new");
 	err = urxe_mr_reg(other ? s->other_pd : s->pd, r->mem, r->len, r->iova, rights, &r->mr);
 	if (err)
-		free(r->mem);
+		region_free(r);
 	else
 		s->n_regions++;
 	expect_result(s, err);
@@ -327,7 +408,7 @@ void cmd_dereg(struct stage *s)
 	expect_result(s, err);
 	if (err)
 		return;
-	free(r->mem);
+	region_free(r);
 	*r = s->region[--s->n_regions];
 }
 
@@ -354,7 +435,9 @@ void cmd_fill(struct stage *s)
 
 	if (off > r->len)
 		fail(s, "script error: outside the region");
+	region_open(r);
 	next_bytes(s, r->mem + off, (uint32_t)(r->len - off));
+	region_close(r);
 }
 
 void cmd_modify(struct stage *s)

@@ -3,8 +3,10 @@
 #include "rig.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <sys/mman.h>
 
@@ -292,6 +294,58 @@ static void test_unmapped(void **state)
 	munmap(page, 4096);
 }
 
+/* A page that comes and goes, whatever the NIC is about to do with it. */
+struct flicker {
+	uint8_t *page;
+	atomic_bool stop;
+};
+
+static void *flicker(void *arg)
+{
+	struct flicker *f = arg;
+
+	while (!atomic_load(&f->stop)) {
+		if (mprotect(f->page, 4096, PROT_NONE) ||
+		    mprotect(f->page, 4096, PROT_READ | PROT_WRITE))
+			return f->page;
+	}
+	return NULL;
+}
+
+/* Each request succeeds or is refused; whoever looks first and touches then dies here. */
+static void test_flickering(void **state)
+{
+	enum { ROUNDS = 2000 };
+	const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+					      IBV_WR_ATOMIC_FETCH_AND_ADD};
+	struct flicker f = {.page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
+	struct ibv_mr *mr = ibv_reg_mr(b.pd, f.page, 4096,
+				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+					       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+					       IBV_ACCESS_ON_DEMAND);
+	struct ibv_sge mine = {(uintptr_t)a.buf, 8, a.mr->lkey};
+	pthread_t thread;
+	struct ibv_wc wc;
+	void *failed;
+
+	assert_non_null(mr);
+	assert_int_equal(pthread_create(&thread, NULL, flicker, &f), 0);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		post(&a, opcodes[i % 3], &mine, mr->rkey, f.page);
+		end_wait(&a, &wc, 1);
+		if (wc.status == IBV_WC_SUCCESS)
+			continue;
+		assert_int_equal(wc.status, IBV_WC_REM_ACCESS_ERR);
+		restore(&a, &b);
+		restore(&b, &a);
+	}
+	atomic_store(&f.stop, true);
+	pthread_join(thread, &failed);
+	assert_null(failed);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+}
+
 /* Reading it gives zeros, writing to it leaves no trace. */
 static void test_null(void **state)
 {
@@ -356,7 +410,8 @@ int main(void)
 		cmocka_unit_test(test_rereg),         cmocka_unit_test(test_window),
 		cmocka_unit_test(test_device_memory), cmocka_unit_test(test_parent_domain),
 		cmocka_unit_test(test_on_demand),     cmocka_unit_test(test_unmapped),
-		cmocka_unit_test(test_null),          cmocka_unit_test(test_iova),
+		cmocka_unit_test(test_flickering),    cmocka_unit_test(test_null),
+		cmocka_unit_test(test_iova),
 	};
 
 	return cmocka_run_group_tests(tests, open_pair, close_pair);

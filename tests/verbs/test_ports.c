@@ -208,6 +208,54 @@ static void test_gid_table(void **state)
 	assert_int_equal(index_of("192.0.2.3"), third);
 }
 
+static void expect_mtu(enum ibv_mtu mtu)
+{
+	struct ibv_port_attr attr;
+
+	for (unsigned tries = 0; tries < 10000; tries++) {
+		assert_int_equal(ibv_query_port(context, 1, &attr), 0);
+		if (attr.active_mtu == mtu)
+			return;
+		usleep(1000);
+	}
+	assert_int_equal(attr.active_mtu, mtu);
+}
+
+/* An MTU that has grown can be used by the next connection, one that has shrunk no more. */
+static void test_mtu(void **state)
+{
+	const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+				   .path_mtu = IBV_MTU_2048,
+				   .dest_qp_num = 1,
+				   .ah_attr = {.is_global = 1, .port_num = 1}};
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+	struct end e;
+
+	end_open(&e, context);
+	end_qp(&e, false);
+	assert_int_equal(
+		ibv_modify_qp(e.qp, &init,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+		0);
+	attr.ah_attr.grh.sgid_index = (uint8_t)index_of("192.0.2.1");
+	assert_int_equal(
+		ibv_query_gid(context, 1, attr.ah_attr.grh.sgid_index, &attr.ah_attr.grh.dgid), 0);
+	expect_mtu(IBV_MTU_1024);
+	assert_int_equal(ibv_modify_qp(e.qp, &attr, mask), EINVAL);
+	sh("ip link set v0 mtu 3000");
+	expect_mtu(IBV_MTU_2048);
+	assert_int_equal(ibv_modify_qp(e.qp, &attr, mask), 0);
+	sh("ip link set v0 mtu 400");
+	expect_mtu(IBV_MTU_256);
+	sh("ip link set v0 mtu 1500; ip addr replace fd01::1/64 dev v0 nodad"); /* below 1280 no
+										   IPv6 */
+	expect_mtu(IBV_MTU_1024);
+	await(IBV_EVENT_GID_CHANGE);
+	end_close(&e, false);
+}
+
 /* Traffic with an address that came after the device had been opened: URXE_LINK is udp here. */
 static void test_new_address(void **state)
 {
@@ -244,9 +292,8 @@ static void test_new_address(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gid_table),
-		cmocka_unit_test(test_new_address),
-		cmocka_unit_test(test_down_and_up),
+		cmocka_unit_test(test_gid_table),     cmocka_unit_test(test_mtu),
+		cmocka_unit_test(test_new_address),   cmocka_unit_test(test_down_and_up),
 		cmocka_unit_test(test_unread_events),
 	};
 
