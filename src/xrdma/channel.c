@@ -172,6 +172,10 @@ static void drain_late(struct xr_timer *t)
 
 	uint32_t left = xr_flow_outstanding(&ch->flow) + ch->own_rq.posted;
 
+	if (ch->ctx->behind) { /* their completions may be there, behind those of others */
+		xr_timer_set(ch->ctx, t, ch->ctx->now + DRAIN_NS);
+		return;
+	}
 	/* The kernel's rxe never says that a shared receive queue is not touched any more. */
 	if (left == 0)
 		ch->ctx->no_last_wqe = true;
@@ -378,7 +382,8 @@ void xr_channel_stop(struct xrdma_channel *ch)
 
 	if (!ch->qp)
 		return;
-	xr_timer_set(ctx, &ch->drain_timer, ctx->now + DRAIN_NS);
+	/* Not since the last look at the clock: a handler, or a sleep, may lie between. */
+	xr_timer_set(ctx, &ch->drain_timer, clock_now_ns() + DRAIN_NS);
 	xr_qp_error(ch);
 	/* Sends without a completion of their own end by one that comes after them. */
 	if (xr_flow_outstanding(&ch->flow) && !xr_channel_post_beacon(ch))

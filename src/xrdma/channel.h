@@ -258,6 +258,11 @@ static inline bool xr_recovering(const struct xrdma_channel *ch)
 {
 	return ch->rec.active;
 }
+/* Is there something to recover? Who has said OPEN may be sent messages already. */
+static inline bool xr_established(const struct xrdma_channel *ch)
+{
+	return xr_recovering(ch) || ch->state >= XR_CH_OPENING;
+}
 /* The TCP connection ended without a word. */
 void xr_recover_boot_lost(struct xrdma_channel *ch, int status, const char *why);
 /* All work requests have ended. */
@@ -267,7 +272,10 @@ void xr_recover_step(struct xrdma_channel *ch);
 void xr_recover_due(struct xr_timer *t);
 /* RESUME came: 0; 1: it names another channel, which has taken the connection, and ch is gone. */
 int xr_recover_got_resume(struct xrdma_channel *ch, const uint8_t *data, size_t len);
-void xr_recover_opened(struct xrdma_channel *ch);
+/* From now on it is known where the peer is. */
+void xr_recover_enable(struct xrdma_channel *ch);
+/* True: it has been open before. */
+bool xr_recover_opened(struct xrdma_channel *ch);
 /* Another context of the same peer says HELLO: channels that wait for a dead one end. */
 void xr_recover_retire(const struct xrdma_channel *newcomer);
 

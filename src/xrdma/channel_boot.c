@@ -55,8 +55,8 @@ static void connection_ended(struct xrdma_channel *ch, int status)
 		xr_channel_boot_close(ch);
 		/* Who said BYE here has said it there before: it lies in the completion queue. */
 		xr_timer_set(ch->ctx, &ch->boot_timer, ch->ctx->now + LAST_WORDS_NS);
-	} else if (ch->rec.resumable && (xr_recovering(ch) || ch->state >= XR_CH_OPEN) &&
-		   !hopeless(ch, status) && status != -EACCES /* of TLS: not the peer */) {
+	} else if (ch->rec.resumable && xr_established(ch) && !hopeless(ch, status) &&
+		   status != -EACCES /* of TLS: not the peer */) {
 		xr_recover_boot_lost(ch, status, why);
 	} else {
 		xr_channel_boot_close(ch);
@@ -74,9 +74,10 @@ static int take_blocks(struct xrdma_channel *ch)
 
 	if (ch->dialed && ch->state == XR_CH_DIALING && xr_boot_is_open(ch->boot))
 		ret = xr_channel_say_hello(ch);
-	while (!ret && ch->boot && ch->state < XR_CH_DRAINING &&
-	       xr_boot_next(ch->boot, &type, &data, &len))
-		ret = xr_channel_got_block(ch, type, data, len);
+	while (!ret && ch->boot && xr_boot_next(ch->boot, &type, &data, &len)) {
+		if (ch->state < XR_CH_DRAINING) /* else dropped, so that its end is seen */
+			ret = xr_channel_got_block(ch, type, data, len);
+	}
 	return ret;
 }
 

@@ -206,18 +206,20 @@ static struct xrdma_msg *announce(struct xrdma_channel *ch, struct xrdma_msg *m,
 	return big;
 }
 
-/* False: the peer has no such slot, or may not export more. */
-static bool special(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h)
+/* -ESTALE: of a region that was there; else there is no such slot, or one region too many. */
+static int special(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h)
 {
 	if (h->type == XR_SLOT)
 		return xr_region_arrived_slot(ch, m, h);
 	if (h->type == XR_REGION)
-		return xr_remote_new(ch, h) == 0;
-	return true;
+		return xr_remote_new(ch, h);
+	return 0;
 }
 
 static void accept_message(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h)
 {
+	int ret;
+
 	if (h->large) {
 		m = announce(ch, m, h);
 		if (!m)
@@ -245,7 +247,13 @@ static void accept_message(struct xrdma_channel *ch, struct xrdma_msg *m, const 
 		xr_large_begin(ch, m);
 		return;
 	}
-	if (!special(ch, m, h)) {
+	ret = special(ch, m, h);
+	if (ret == -ESTALE) { /* the peer cannot know yet: there is nothing to deliver */
+		ch->ctx->stats.stale_epochs++;
+		consume(ch, m);
+		return;
+	}
+	if (ret) {
 		give_back(ch, m);
 		ch->ctx->stats.protocol_errors++;
 		xr_channel_fail(ch, -EPROTO, "the peer names a slot or region there cannot be");

@@ -75,6 +75,7 @@ void xr_channel_probe_ended(struct xrdma_channel *ch)
 		return;
 	}
 	xr_channel_set_state(ch, XR_CH_OPENING);
+	xr_recover_enable(ch);
 	if (say_keys(ch) || xr_channel_boot_send(ch, XR_BLOCK_OPEN, NULL, 0))
 		xr_channel_break(ch, -ECONNRESET, xrdma_last_error());
 	else if (ch->peer_open)
@@ -83,11 +84,11 @@ void xr_channel_probe_ended(struct xrdma_channel *ch)
 
 void xr_channel_opened(struct xrdma_channel *ch)
 {
-	bool recovered = xr_recovering(ch);
+	bool recovered;
 
 	xr_boot_established(ch->boot);
 	xr_channel_set_state(ch, XR_CH_OPEN);
-	xr_recover_opened(ch);
+	recovered = xr_recover_opened(ch);
 	xr_keepalive_start(ch);
 	ch->ctx->stats.channels_opened += !recovered;
 	ch->announced = true;

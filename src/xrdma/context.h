@@ -62,6 +62,7 @@ struct xrdma_context {
 	struct ibv_comp_channel *comp;
 	struct ibv_cq *cq;
 	uint32_t cq_promised; /* completions that may be in it at once */
+	bool behind;          /* there were more than the last poll took, maybe */
 	uint32_t port;
 	enum ibv_mtu active_mtu;
 	char device[XR_DEVICE_BYTES];

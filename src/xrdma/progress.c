@@ -278,6 +278,7 @@ int xr_progress_completions(struct xrdma_context *ctx)
 	struct ibv_wc wcs[XR_POLL_BATCH];
 	int n = ibv_poll_cq(ctx->cq, XR_POLL_BATCH, wcs);
 
+	ctx->behind = n == XR_POLL_BATCH;
 	for (int i = 0; i < n; i++) {
 		if (ctx->faults && wcs[i].status != IBV_WC_SUCCESS)
 			xr_fault_completion(ctx, &wcs[i]);

@@ -41,29 +41,35 @@ static uint64_t ms(uint32_t n)
 
 static bool recoverable(const struct xrdma_channel *ch)
 {
-	return (xr_recovering(ch) || ch->state >= XR_CH_OPEN) && ch->rec.resumable &&
-	       ch->ctx->conf.recovery_ms && !ch->tcp_bye;
+	return xr_established(ch) && ch->rec.resumable && ch->ctx->conf.recovery_ms && !ch->tcp_bye;
+}
+
+/* Of one that was never open, its set-up is what goes on. */
+static uint64_t patience_ns(const struct xrdma_channel *ch)
+{
+	const struct xr_conf *conf = &ch->ctx->conf;
+
+	return ms(ch->rec.open_epoch ? conf->recovery_ms : conf->connect_timeout_ms);
 }
 
 static void begin(struct xrdma_channel *ch, int status)
 {
-	const struct xr_conf *conf = &ch->ctx->conf;
+	uint64_t now = ch->ctx->now, patience = ms(ch->ctx->conf.backoff_max_ms);
 	struct xr_recovery *rec = &ch->rec;
-	uint64_t now = ch->ctx->now;
 
 	rec->active = rec->untold = true;
 	rec->status = status;
 	/* One that breaks again at once is the same trouble still. */
-	if (now - rec->opened_at > ms(conf->backoff_max_ms) || rec->since == 0) {
+	if (now - rec->opened_at > patience || rec->since == 0) {
 		rec->since = now;
 		rec->attempts = 0;
 	} else {
 		rec->attempts++;
 	}
-	rec->give_up = rec->since + ms(conf->recovery_ms);
+	rec->give_up = rec->since + patience_ns(ch);
 	ch->close_asked |= ch->state > XR_CH_OPEN;
 	ch->bye_sent = ch->bye_ended = ch->bye_received = false;
-	ch->ctx->stats.breaks++;
+	ch->ctx->stats.breaks += rec->open_epoch != 0;
 }
 
 static void next_attempt(struct xrdma_channel *ch)
@@ -154,15 +160,15 @@ void xr_recover_drained(struct xrdma_channel *ch)
 	timer_off(&ch->drain_timer.timer);
 	xr_rq_flush(ch->ctx);
 	xr_faults_forget(ch);
+	xr_qp_reset(ch); /* first: if it has not ended its work requests, they end here */
 	xr_channel_forget_arrivals(ch);
 	xr_move_suspend(ch);
 	xr_exports_revoke(ch);
-	xr_qp_reset(ch);
 	xr_window_interrupt(&ch->win);
 	ch->drained = ch->last_wqe = false;
 	xr_channel_set_state(ch, XR_CH_WAITING);
 	schedule_attempt(ch);
-	if (ch->rec.untold && ch->handlers.on_event) {
+	if (ch->rec.untold && ch->rec.open_epoch && ch->handlers.on_event) {
 		ch->rec.untold = false;
 		ch->handlers.on_event(ch, XRDMA_BROKEN, ch->rec.status, ch->arg);
 	}
@@ -291,12 +297,6 @@ static int refuse(void)
 			"has given it up");
 }
 
-static bool established(const struct xrdma_channel *ch)
-{
-	return xr_recovering(ch) ? ch->state < XR_CH_DRAINING
-				 : ch->state >= XR_CH_OPEN && ch->state < XR_CH_DRAINING;
-}
-
 static struct xrdma_channel *find(struct xrdma_context *ctx, const struct xr_resume *r)
 {
 	if (r->incarnation != ctx->incarnation)
@@ -305,7 +305,7 @@ static struct xrdma_channel *find(struct xrdma_context *ctx, const struct xr_res
 		struct xrdma_channel *ch = container_of(pos, struct xrdma_channel, link);
 
 		if (ch->rec.resumable && ch->rec.our_token == r->token && !ch->dialed &&
-		    established(ch))
+		    xr_established(ch) && ch->state < XR_CH_DRAINING)
 			return ch;
 	}
 	return NULL;
@@ -349,7 +349,7 @@ static int hand_over(struct xrdma_channel *from, const struct xr_resume *r)
 		return 1;
 	}
 	take(ch, r);
-	ch->rec.give_up = ch->rec.since + ms(ctx->conf.recovery_ms);
+	ch->rec.give_up = ch->rec.since + patience_ns(ch);
 	ch->rec.due = ctx->now;
 	/* What else came with it is in a buffer already. */
 	xr_timer_set(ctx, &ch->boot_timer, ctx->now);
@@ -364,7 +364,9 @@ int xr_recover_got_resume(struct xrdma_channel *ch, const uint8_t *data, size_t 
 		return xr_error(-EPROTO, "the peer sent a RESUME that is none");
 	if (ch->state == XR_CH_DIALING && !ch->dialed)
 		return hand_over(ch, &r);
-	if (ch->state < XR_CH_OPEN || ch->rec.got || !recoverable(ch))
+	if (!xr_established(ch))
+		return xr_error(-ECONNRESET, "the peer's side broke before this one was open");
+	if (ch->state < XR_CH_OPENING || ch->rec.got || !recoverable(ch))
 		return xr_error(-EPROTO, "the peer says RESUME at the wrong time");
 	if (r.incarnation != ch->ctx->incarnation || r.token != ch->rec.our_token)
 		return xr_error(-EPROTO, "the peer resumes another channel");
@@ -377,23 +379,26 @@ int xr_recover_got_resume(struct xrdma_channel *ch, const uint8_t *data, size_t 
 	return 0;
 }
 
-void xr_recover_opened(struct xrdma_channel *ch)
+void xr_recover_enable(struct xrdma_channel *ch)
+{
+	ch->rec.from = xr_boot_peer(ch->boot);
+	if (ch->dialed && !ch->rec.target && xr_boot_target_new(ch->boot, &ch->rec.target))
+		ch->rec.resumable = false;
+}
+
+bool xr_recover_opened(struct xrdma_channel *ch)
 {
 	struct xr_recovery *rec = &ch->rec;
-	bool recovered = rec->active;
+	bool recovered = rec->active, before = rec->open_epoch != 0;
 
 	rec->active = rec->sent = rec->got = rec->orphan = false;
 	rec->open_epoch = ch->epoch;
 	rec->opened_at = ch->ctx->now;
 	timer_off(&rec->timer.timer);
-	if (ch->dialed && !rec->target && xr_boot_target_new(ch->boot, &rec->target))
-		rec->resumable = false;
-	rec->from = xr_boot_peer(ch->boot);
-	if (recovered) {
-		ch->ctx->stats.recoveries++;
-		if (!rec->keys_due)
-			xr_move_restart(ch);
-	}
+	ch->ctx->stats.recoveries += recovered && before;
+	if (recovered && !rec->keys_due)
+		xr_move_restart(ch);
+	return before;
 }
 
 void xr_recover_retire(const struct xrdma_channel *newcomer)

@@ -28,17 +28,22 @@ void xr_region_describe(const struct xrdma_channel *ch, uint32_t id, struct xr_h
 	h->slot_bytes = region->attr.slot_bytes;
 }
 
-bool xr_region_arrived_slot(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h)
+int xr_region_arrived_slot(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h)
 {
-	struct xrdma_region *region = h->id < ch->n_exports ? ch->exports[h->id].region : NULL;
+	struct xrdma_region *region;
 
-	if (!region || h->slot >= region->attr.n_slots || h->len > region->attr.slot_bytes)
-		return false;
+	if (h->id >= ch->n_exports)
+		return -EPROTO;
+	region = ch->exports[h->id].region;
+	if (!region)
+		return -ESTALE;
+	if (h->slot >= region->attr.n_slots || h->len > region->attr.slot_bytes)
+		return -EPROTO;
 	m->region = region;
 	region->uses++;
 	m->slot = h->slot;
 	m->data = xrdma_region_slot(region, h->slot);
-	return true;
+	return 0;
 }
 
 struct xrdma_remote_region *xr_remote_find(struct xrdma_channel *ch, uint32_t id)
@@ -161,7 +166,8 @@ int xr_exports_renew(struct xrdma_channel *ch)
 	int ret = 0;
 
 	for (uint32_t i = 0; i < ch->n_exports && !ret; i++) {
-		if (ch->exports[i].region && !ch->exports[i].revoked)
+		/* One exported since has its key already. */
+		if (ch->exports[i].region && !ch->exports[i].revoked && !ch->exports[i].key)
 			ret = expose(ch, &ch->exports[i]);
 	}
 	return ret;

@@ -30,8 +30,9 @@ void xr_region_unuse(struct xrdma_region *region);
 /* What a REGION message says of export `id`. */
 void xr_region_describe(const struct xrdma_channel *ch, uint32_t id, struct xr_head *h);
 
-/* A SLOT message arrived: m gets the slot's memory. False: there is no such slot. */
-bool xr_region_arrived_slot(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h);
+/* A SLOT message arrived: m gets the slot's memory. -ESTALE: the region was freed since the peer
+ * was told of it; -EPROTO: there is no such slot. */
+int xr_region_arrived_slot(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h);
 
 int xr_remote_new(struct xrdma_channel *ch, const struct xr_head *h);
 /* Those from id on: their REGION messages come again. */
