@@ -6,8 +6,9 @@
  *   sim --seed N [--trace]        run one and tell what happens
  * Every 16th seed of a range is run twice: the same seed has to give the same bytes.
  */
-#include "world.h"
+#include "runner.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,24 @@
 
 enum { TWICE = 16, MAX_JOBS = 64 };
 
+static volatile uint64_t running;
+
+static void died(int number)
+{
+	char text[64];
+	int n = snprintf(text, sizeof(text), "\nseed %llu: signal %d\n",
+			 (unsigned long long)running, number);
+
+	fflush(stdout); /* not for a handler, but what was told until now is worth the risk */
+	(void)!write(STDOUT_FILENO, text, (size_t)n);
+	_exit(1);
+}
+
 static bool run_seed(uint64_t seed, bool trace)
 {
 	uint64_t hash, again;
 
+	running = seed;
 	if (!world_run(seed, trace, &hash))
 		return false;
 	if (trace || seed % TWICE)
@@ -115,6 +130,10 @@ int main(int argc, char **argv)
 			return usage();
 		i++;
 	}
+	signal(SIGABRT, died);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	signal(SIGSEGV, died);
+#endif
 	if (jobs < 1 || jobs > MAX_JOBS || (!file && last < first))
 		return usage();
 	if (trace)

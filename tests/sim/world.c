@@ -3,6 +3,7 @@
 
 #include "model.h"
 #include "net.h"
+#include "runner.h"
 #include "setup.h"
 #include "work.h"
 

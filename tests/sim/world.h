@@ -229,9 +229,6 @@ struct world {
 	jmp_buf on_failure;
 };
 
-/* Runs a seed to its end. Returns false, after telling why, when the engine misbehaved. */
-bool world_run(uint64_t seed, bool trace, uint64_t *ret_hash);
-
 void world_at(struct world *w, uint64_t at_ns, event_fn *fn, void *arg);
 void world_touched(struct node *n); /* the engine of n may have new completions */
 void world_hash(struct world *w, const void *data, size_t len);
