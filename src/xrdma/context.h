@@ -36,11 +36,12 @@ struct xr_timer {
 
 /*
  * Completions name their channel by handle: index:20 and generation:10. A handle of a channel that
- * is no more finds nothing, however late its completion comes.
+ * is no more finds nothing, however late its completion comes; nor, by the epoch, does that of a
+ * queue pair that the channel had before.
  */
 enum xr_wr_kind {
 	XR_WR_SEND,   /* kind:2 handle:30 position:32 */
-	XR_WR_RECV,   /* kind:2 handle:30 place:32 */
+	XR_WR_RECV,   /* kind:2 handle:30 epoch:16 place:16 */
 	XR_WR_SHARED, /* kind:2 0:30 place:32 */
 };
 

@@ -216,7 +216,7 @@ static void handle_receive(struct xrdma_context *ctx, const struct ibv_wc *wc)
 		HASH_FIND(by_qpn, ctx->by_qpn, &wc->qp_num, sizeof(uint32_t), ch);
 	else
 		ch = xr_channel_by_handle(ctx, (uint32_t)(wc->wr_id >> 32) & 0x3fffffff);
-	m = shared || ch ? xr_rq_take(shared ? &ctx->srq : ch->rq, (uint32_t)wc->wr_id) : NULL;
+	m = shared || ch ? xr_rq_take(shared ? &ctx->srq : ch->rq, wc->wr_id) : NULL;
 	if (!m || !ch || wc->status != IBV_WC_SUCCESS) {
 		int status = xr_wc_status(ctx, wc->status);
 
@@ -225,7 +225,7 @@ static void handle_receive(struct xrdma_context *ctx, const struct ibv_wc *wc)
 			(void)xr_rq_refill(&ctx->srq, m, NULL, 0);
 		else if (m)
 			xr_msg_put(m);
-		if (ch && status)
+		if (m && ch && status)
 			xr_channel_break(ch, status, ibv_wc_status_str(wc->status));
 		if (ch)
 			xr_channel_touch(ch);

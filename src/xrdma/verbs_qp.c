@@ -139,7 +139,7 @@ static int init_own_receives(struct xrdma_channel *ch, uint32_t receives)
 {
 	int ret = xr_rq_init(&ch->own_rq, ch->ctx, receives, (uint64_t)XR_WR_RECV << 62);
 
-	ch->own_rq.id_base |= (uint64_t)ch->handle << 32;
+	ch->own_rq.id_base |= (uint64_t)ch->handle << 32 | (ch->epoch & 0xffff) << 16;
 	return ret;
 }
 

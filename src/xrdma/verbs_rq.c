@@ -39,16 +39,18 @@ void xr_rq_fini(struct xr_rq *rq)
 	free(rq->free_slots);
 	rq->slots = NULL;
 	rq->free_slots = NULL;
+	rq->capacity = 0;
 }
 
-struct xrdma_msg *xr_rq_take(struct xr_rq *rq, uint32_t slot)
+struct xrdma_msg *xr_rq_take(struct xr_rq *rq, uint64_t wr_id)
 {
+	uint64_t slot = wr_id - rq->id_base;
 	struct xrdma_msg *m = slot < rq->capacity ? rq->slots[slot] : NULL;
 
 	if (!m)
 		return NULL;
 	rq->slots[slot] = NULL;
-	rq->free_slots[rq->n_free++] = slot;
+	rq->free_slots[rq->n_free++] = (uint32_t)slot;
 	rq->posted--;
 	rq->ctx->stats.receives_posted--;
 	return m;
@@ -58,7 +60,7 @@ struct xrdma_msg *xr_rq_take(struct xr_rq *rq, uint32_t slot)
 static void take_back(struct xr_rq_batch *batch, struct ibv_recv_wr *wr)
 {
 	for (; wr; wr = wr->next) {
-		struct xrdma_msg *m = xr_rq_take(batch->rq, (uint32_t)wr->wr_id);
+		struct xrdma_msg *m = xr_rq_take(batch->rq, wr->wr_id);
 
 		xr_msg_put(m);
 	}

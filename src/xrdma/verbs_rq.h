@@ -55,7 +55,7 @@ int xr_rq_promise(struct xr_rq *rq, uint32_t n);
 void xr_rq_withdraw(struct xr_rq *rq, uint32_t n);
 
 /* The message that came in a place; NULL: the place is empty. */
-struct xrdma_msg *xr_rq_take(struct xr_rq *rq, uint32_t slot);
+struct xrdma_msg *xr_rq_take(struct xr_rq *rq, uint64_t wr_id);
 
 /*
  * A place is empty: post m in it, or if m is NULL a new buffer. seq of ch is consumed once that is

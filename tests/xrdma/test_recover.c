@@ -437,6 +437,49 @@ static void a_restarted_server_does_not_know_the_channel(void **state)
 	xrdma_close(dead);
 }
 
+/* ---- late completions ---- */
+
+static uint64_t late_wr_id;
+static int (*poll_cq)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+
+/* Some devices still tell, after a queue pair was destroyed, how its receives ended. */
+static int poll_late(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	if (!late_wr_id)
+		return poll_cq(cq, n, wc);
+	*wc = (struct ibv_wc){.wr_id = late_wr_id, .status = IBV_WC_WR_FLUSH_ERR};
+	late_wr_id = 0;
+	return 1;
+}
+
+static void a_receive_of_before_ends_late(void **state)
+{
+	struct xrdma_context *ctx;
+	struct xrdma_channel *ch;
+	uint64_t wr_id;
+	struct rig r;
+
+	rig_open(&r, "srq=off");
+	ch = rig_connect(&r);
+	ctx = r.side[RIG_CLIENT].ctx;
+	poll_cq = ctx->verbs->ops.poll_cq;
+	ctx->verbs->ops.poll_cq = poll_late;
+	wr_id = ch->own_rq.id_base;
+	break_qp(&r, RIG_CLIENT);
+	ch->drained = true; /* it is not waited for */
+	rig_until(&r, r.side[RIG_CLIENT].n_broken);
+	for (unsigned i = 0; i < 2; i++) {
+		late_wr_id = wr_id; /* without a queue pair, then with the next one */
+		rig_until(&r, !late_wr_id);
+		assert_true(rig_stat(ctx, "stale_completions") > i);
+		rig_until(&r, recovered(&r, 1));
+	}
+	assert_int_equal(rig_stat(ctx, "breaks"), 1);
+	rig_send(r.side[RIG_SERVER].ch, 100, 1);
+	rig_expect(&r, RIG_CLIENT, 100, 1);
+	rig_close(&r);
+}
+
 /* ---- TLS ---- */
 
 /* K11: those that dial again skip the certificates, all of them, though it was cut off that broke
@@ -567,6 +610,7 @@ int main(void)
 		cmocka_unit_test(m13_a_restarted_client_is_taken_at_once),
 		cmocka_unit_test(an_orphan_waits_a_little),
 		cmocka_unit_test(a_restarted_server_does_not_know_the_channel),
+		cmocka_unit_test(a_receive_of_before_ends_late),
 		cmocka_unit_test(k11_who_dials_again_resumes_tls),
 		cmocka_unit_test(m8_a_silent_peer_is_asked_and_need_not_look),
 		cmocka_unit_test(m22_a_dead_peer_is_found_on_an_idle_channel),
