@@ -160,10 +160,10 @@ void xr_recover_drained(struct xrdma_channel *ch)
 	timer_off(&ch->drain_timer.timer);
 	xr_rq_flush(ch->ctx);
 	xr_faults_forget(ch);
-	xr_qp_reset(ch); /* first: if it has not ended its work requests, they end here */
+	xr_exports_revoke(ch);
+	xr_qp_reset(ch); /* before what it still reads into is given back */
 	xr_channel_forget_arrivals(ch);
 	xr_move_suspend(ch);
-	xr_exports_revoke(ch);
 	xr_window_interrupt(&ch->win);
 	ch->drained = ch->last_wqe = false;
 	xr_channel_set_state(ch, XR_CH_WAITING);

@@ -439,8 +439,41 @@ static void a_restarted_server_does_not_know_the_channel(void **state)
 
 /* ---- late completions ---- */
 
-static uint64_t late_wr_id;
 static int (*poll_cq)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+
+static int poll_nothing(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	return 0;
+}
+
+/* A queue pair that does not come to an end in time goes, and what it was reading comes again. */
+static void reads_that_do_not_end(void **state)
+{
+	struct ibv_context_ops *ops;
+	struct xrdma_channel *ch;
+	struct rig r;
+
+	rig_open(&r, "srq=off");
+	ch = rig_connect(&r);
+	ops = &r.side[RIG_CLIENT].ctx->verbs->ops;
+	poll_cq = ops->poll_cq;
+	r.stalled[RIG_CLIENT] = true;
+	rig_send(r.side[RIG_SERVER].ch, 1000000, 1);
+	r.stalled[RIG_SERVER] = true;
+	while (ch->fragments == 0)
+		assert_true(xrdma_poll(r.side[RIG_CLIENT].ctx) >= 0);
+	ops->poll_cq = poll_nothing;
+	xr_channel_break(ch, -EIO, "a test");
+	ch->drained = true;
+	r.stalled[RIG_CLIENT] = r.stalled[RIG_SERVER] = false;
+	rig_until(&r, r.side[RIG_CLIENT].n_broken);
+	ops->poll_cq = poll_cq;
+	rig_expect(&r, RIG_CLIENT, 1000000, 1);
+	rig_until(&r, recovered(&r, 1));
+	rig_close(&r);
+}
+
+static uint64_t late_wr_id;
 
 /* Some devices still tell, after a queue pair was destroyed, how its receives ended. */
 static int poll_late(struct ibv_cq *cq, int n, struct ibv_wc *wc)
@@ -610,6 +643,7 @@ int main(void)
 		cmocka_unit_test(m13_a_restarted_client_is_taken_at_once),
 		cmocka_unit_test(an_orphan_waits_a_little),
 		cmocka_unit_test(a_restarted_server_does_not_know_the_channel),
+		cmocka_unit_test(reads_that_do_not_end),
 		cmocka_unit_test(a_receive_of_before_ends_late),
 		cmocka_unit_test(k11_who_dials_again_resumes_tls),
 		cmocka_unit_test(m8_a_silent_peer_is_asked_and_need_not_look),

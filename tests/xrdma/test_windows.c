@@ -145,16 +145,22 @@ static void reaches(const char *option, int64_t from, uint32_t bytes, int status
 	rig_close(&r);
 }
 
-static void k8_only_its_bytes_are_reached(void **state)
+/* The kernel's (6.1) checks the bounds of the registration in place of those of the window, and not
+ * whose queue pair it is that invalidates one. */
+static bool on_rxe(void)
 {
 	const char *device = getenv("XRDMA_DEVICE");
-	/* The kernel's rxe checks those of the registration instead (6.1). */
-	bool bounds_are_those_of_the_slab = device && strncmp(device, "rxe", 3) == 0;
+
+	return device && strncmp(device, "rxe", 3) == 0;
+}
+
+static void k8_only_its_bytes_are_reached(void **state)
+{
 	static const char *const on[] = {"mem_windows=type1", "mem_windows=type2"};
 
 	for (unsigned i = 0; i < 2; i++) {
 		reaches(on[i], 0, LEN, 0);
-		if (bounds_are_those_of_the_slab)
+		if (on_rxe())
 			continue;
 		reaches(on[i], 0, LEN + 1, -EACCES);
 		reaches(on[i], -1, LEN, -EACCES);
@@ -256,6 +262,10 @@ static void k8_nobody_ends_what_is_not_shown_to_him(void **state)
 	struct xrdma_channel *other;
 	struct rig r;
 
+	if (on_rxe()) {
+		print_message("the kernel's rxe does not refuse it: xr_windows on urxe shows it\n");
+		skip();
+	}
 	rig_open(&r, "mem_windows=type2");
 	other = rig_connect(&r);
 	rig_connect(&r);
