@@ -14,6 +14,10 @@ WAYS = {'register each time': 'register_ns', 'of it, ibv_reg_mr': 'reg_mr_ns',
         'slot of a region': 'slot_ns'}
 REGION = {Metric('make', 256 << 20, '256 MiB', 'ms'): 'make_ms',
           Metric('touch', 64, 'a slot', 'ns'): 'touch_ns'}
+WINDOWS = tuple(metric for metric in BUFFERS if metric.size <= 1 << 20)
+SHOWN = {'register, deregister': 'register_ns', 'mlock, as cards pin': 'pin_ns',
+         'bind, type 1': 'bind_1_ns', 'unbind, type 1': 'end_1_ns', 'bind, type 2': 'bind_2_ns',
+         'local invalidate': 'end_2_ns'}
 # What it costs to be watched: rows of bench/watching.c, the first being the baseline.
 WATCHES = ('nothing', 'monitor', 'trace, 1 in 64', 'trace, every call', 'slow polls, handlers',
            'filter, no match')
@@ -44,10 +48,12 @@ def program(table, rows, metrics, argv, read):
     return Case(table, 'one host', rows, metrics, run)
 
 
-def read_buffers(found):
-    return {(way, metric): line[field] / 1e3
-            for line in found for metric in BUFFERS if metric.size == line['bytes']
-            for way, field in WAYS.items() if line[field] is not None}
+def by_size(ways):
+    def read(found):
+        return {(way, metric): line[field] / 1e3
+                for line in found for metric in BUFFERS if metric.size == line['bytes']
+                for way, field in ways.items() if line[field] is not None}
+    return read
 
 
 def read_regions(found):
@@ -62,7 +68,8 @@ def read_watches(found):
 def cases(paths):
     if 'one host' not in paths:
         return []
-    every = [program('memory', tuple(WAYS), BUFFERS, ('bench_mem', 'buffer'), read_buffers),
+    every = [program('memory', tuple(WAYS), BUFFERS, ('bench_mem', 'buffer'), by_size(WAYS)),
+             program('windows', tuple(SHOWN), WINDOWS, ('bench_mem', 'window'), by_size(SHOWN)),
              program('region', tuple(PAGES.values()), tuple(REGION), ('bench_mem', 'region'), read_regions),
              program('watching', WATCHES, (WATCHED,), ('bench_watching', 'watching'), read_watches)]
     for metric in THREADS:

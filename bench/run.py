@@ -22,13 +22,15 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import device  # noqa: E402
 import messages  # noqa: E402
 import peers  # noqa: E402
+import recovery  # noqa: E402
 from measure import lab  # noqa: E402
 
 PATHS = ('one host', 'two namespaces')
 
 
 def all_cases(paths):
-    return peers.cases(paths) + messages.cases(paths) + device.cases(paths)
+    return (peers.cases(paths) + messages.cases(paths) + device.cases(paths) +
+            recovery.cases(paths))
 
 
 def names(case):
