@@ -23,6 +23,6 @@ uint64_t xr_hist_quantile(const struct xr_hist_copy *h, double share)
 		rank = h->count - 1;
 	while (i + 1 < XR_HIST_BUCKETS && below + h->bucket[i] <= rank)
 		below += h->bucket[i++];
-	middle = xr_hist_low(i) + (xr_hist_low(i + 1) - xr_hist_low(i)) / 2;
+	middle = hist_middle(i, XR_HIST_BITS);
 	return middle < h->max ? middle : h->max;
 }

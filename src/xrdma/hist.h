@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A histogram of fixed size, log-linear: eight buckets each power of two, so a value is known to an
- * eighth. One writer, any number of readers, in shared memory too: each word is consistent, the
- * whole nearly so.
+ * A small histogram (base/hist.h) for shared memory: eight buckets each power of two. One writer,
+ * any number of readers: each word is consistent, the whole nearly so.
  */
 #ifndef XR_HIST_H
 #define XR_HIST_H
+
+#include "base/hist.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 
 enum {
-	XR_HIST_SUB_BITS = 3,
-	XR_HIST_SUB = 1 << XR_HIST_SUB_BITS,
+	XR_HIST_BITS = 3,
+	XR_HIST_SUB = 1 << XR_HIST_BITS,
 	XR_HIST_TOP = 40, /* values from 2^40 on (18 minutes in ns) fall in the last bucket */
-	XR_HIST_BUCKETS = (XR_HIST_TOP - XR_HIST_SUB_BITS + 1) * XR_HIST_SUB,
+	XR_HIST_BUCKETS = (XR_HIST_TOP - XR_HIST_BITS + 1) << XR_HIST_BITS,
 };
 
 struct xr_hist {
@@ -30,25 +31,9 @@ struct xr_hist_copy {
 
 static inline unsigned xr_hist_index(uint64_t value)
 {
-	unsigned top;
+	unsigned index = hist_index(value, XR_HIST_BITS);
 
-	if (value < XR_HIST_SUB)
-		return (unsigned)value;
-	top = 63U - (unsigned)__builtin_clzll(value);
-	if (top >= XR_HIST_TOP)
-		return XR_HIST_BUCKETS - 1;
-	return (top - XR_HIST_SUB_BITS + 1) * XR_HIST_SUB +
-	       (unsigned)(value >> (top - XR_HIST_SUB_BITS) & (XR_HIST_SUB - 1));
-}
-
-/* The lowest value of a bucket; of XR_HIST_BUCKETS: the first that fits in none. */
-static inline uint64_t xr_hist_low(unsigned index)
-{
-	unsigned octave = index / XR_HIST_SUB;
-
-	if (octave == 0)
-		return index;
-	return (uint64_t)(XR_HIST_SUB + index % XR_HIST_SUB) << (octave - 1);
+	return index < XR_HIST_BUCKETS ? index : XR_HIST_BUCKETS - 1;
 }
 
 static inline uint64_t xr_relaxed(const _Atomic uint64_t *word)

@@ -83,8 +83,8 @@ static void expose_hist_of(const struct xr_monitor *m, const char *name,
 			continue;
 		fprintf(out, "xrdma_%s_seconds_bucket", name);
 		put_labels(m, out);
-		fprintf(out, ",le=\"%.9g\"} %" PRIu64 "\n", (double)(xr_hist_low(i + 1) - 1) / 1e9,
-			below);
+		fprintf(out, ",le=\"%.9g\"} %" PRIu64 "\n",
+			(double)(hist_low(i + 1, XR_HIST_BITS) - 1) / 1e9, below);
 	}
 	fprintf(out, "xrdma_%s_seconds_bucket", name);
 	put_labels(m, out);

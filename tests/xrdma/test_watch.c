@@ -16,7 +16,7 @@
 static void buckets_follow_each_other(void **state)
 {
 	for (unsigned i = 0; i < XR_HIST_BUCKETS; i++) {
-		uint64_t low = xr_hist_low(i), next = xr_hist_low(i + 1);
+		uint64_t low = hist_low(i, XR_HIST_BITS), next = hist_low(i + 1, XR_HIST_BITS);
 
 		assert_true(next > low);
 		assert_int_equal(xr_hist_index(low), i);

@@ -58,7 +58,7 @@ static void done(struct xrdma_channel *ch, int status, struct xrdma_msg *reply, 
 	}
 	w->end_ns = now_ns;
 	if (w->measured) {
-		xr_hist_add(&w->times, now_ns - slot->since_ns);
+		hist_add(&w->times, now_ns - slot->since_ns);
 		end->messages++;
 	}
 	xr_worker_count(w, 1);

@@ -3,7 +3,7 @@
 #ifndef XR_PERF_JOB_H
 #define XR_PERF_JOB_H
 
-#include "hist.h"
+#include "base/hist.h"
 #include "options.h"
 #include "proto.h"
 
@@ -31,8 +31,8 @@ struct xr_result {
 	uint64_t bytes;    /* of payload, both directions together */
 	double seconds;    /* the longest of all threads */
 	double messages_per_s, gb_per_s;
-	struct xr_hist times; /* round trips, or set-ups */
-	double setups_per_s;  /* of the channels used; 0: not measured */
+	struct hist times;   /* round trips, or set-ups */
+	double setups_per_s; /* of the channels used; 0: not measured */
 	double bytes_per_channel, registered_per_channel;
 	double share_min, share_max; /* of a context's messages, 1 being a fair share */
 	bool verified;               /* each byte was checked, and right */

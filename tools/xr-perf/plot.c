@@ -24,7 +24,7 @@ static const char *varies(const struct xr_result *r)
 
 static double us(const struct xr_result *r, double share)
 {
-	return (double)xr_hist_percentile(&r->times, share) / 1e3;
+	return (double)hist_percentile(&r->times, share) / 1e3;
 }
 
 /* ---- times by percentile ---- */

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <jansson.h>
 
-static json_t *times(const struct xr_hist *h)
+static json_t *times(const struct hist *h)
 {
 	static const struct {
 		const char *name;
@@ -15,8 +15,8 @@ static json_t *times(const struct xr_hist *h)
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		json_object_set_new(object, rows[i].name,
-				    json_real((double)xr_hist_percentile(h, rows[i].share) / 1e3));
-	json_object_set_new(object, "mean", json_real(xr_hist_mean(h) / 1e3));
+				    json_real((double)hist_percentile(h, rows[i].share) / 1e3));
+	json_object_set_new(object, "mean", json_real(hist_mean(h) / 1e3));
 	return object;
 }
 

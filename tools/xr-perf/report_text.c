@@ -31,9 +31,9 @@ void xr_text_head(const struct xr_bench *bench)
 	fflush(stdout);
 }
 
-static double us(const struct xr_hist *h, double share)
+static double us(const struct hist *h, double share)
 {
-	return (double)xr_hist_percentile(h, share) / 1e3;
+	return (double)hist_percentile(h, share) / 1e3;
 }
 
 static void extras(const struct xr_result *r)

@@ -160,7 +160,7 @@ static void add_worker(struct xr_result *r, struct xr_worker *w)
 		r->messages_per_s += (double)messages / seconds;
 	if (seconds > r->seconds)
 		r->seconds = seconds;
-	xr_hist_merge(&r->times, &w->times);
+	hist_merge(&r->times, &w->times);
 	r->errors += w->wrong + w->failed;
 	if (w->problem[0] && !r->problem[0])
 		memcpy(r->problem, w->problem, sizeof(r->problem));
@@ -190,7 +190,7 @@ static void add_up(struct xr_result *r, const struct crew *crew)
 	const struct xr_job *job = &r->job;
 	const struct xr_worker *first = &crew->workers[0];
 
-	xr_hist_reset(&r->times);
+	hist_reset(&r->times);
 	for (unsigned i = 0; i < crew->n; i++)
 		add_worker(r, &crew->workers[i]);
 	add_shares(r, crew);
@@ -223,7 +223,7 @@ static int hire(struct crew *crew, const struct xr_bench *bench, const struct xr
 		w->job = job;
 		w->index = i;
 		w->n_ends = job->contexts / crew->n + (i < job->contexts % crew->n);
-		xr_hist_reset(&w->times);
+		hist_reset(&w->times);
 	}
 	return 0;
 }

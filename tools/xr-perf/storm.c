@@ -16,7 +16,7 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int statu
 
 	if (event == XRDMA_CONNECTED) {
 		if (w->measured)
-			xr_hist_add(&w->times, now_ns - slot->since_ns);
+			hist_add(&w->times, now_ns - slot->since_ns);
 		xrdma_channel_close(ch);
 		return;
 	}

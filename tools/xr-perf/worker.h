@@ -61,7 +61,7 @@ struct xr_worker {
 
 	_Atomic uint64_t completed; /* only the worker writes; who shows progress reads */
 	uint64_t start_ns, end_ns;  /* of what is measured */
-	struct xr_hist times;
+	struct hist times;
 	uint64_t wrong; /* replies */
 	uint64_t setup_ns, rss_bytes, registered_bytes;
 	bool closing;

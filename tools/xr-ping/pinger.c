@@ -20,16 +20,10 @@ struct probe_call {
 
 static void add_time(struct xr_times *t, uint64_t ns)
 {
-	if (t->n == 0 || ns < t->min_ns)
-		t->min_ns = ns;
-	if (ns > t->max_ns)
-		t->max_ns = ns;
-	if (t->n)
+	if (t->hist.n)
 		t->steps_ns += (double)(ns > t->last_ns ? ns - t->last_ns : t->last_ns - ns);
 	t->last_ns = ns;
-	t->sum_ns += (double)ns;
-	t->n++;
-	xr_hist_add(&t->hist, ns);
+	hist_add(&t->hist, ns);
 }
 
 static void told(struct xr_pinger *p, const struct xr_probe *probe)
@@ -194,6 +188,8 @@ static void connect(struct xr_pinger *p)
 void xr_pinger_start(struct xr_pinger *p, uint64_t now)
 {
 	p->began_ns = p->due_ns = now;
+	for (unsigned i = 0; i < XR_N_LAYERS; i++)
+		hist_reset(&p->times[i].hist);
 	connect(p);
 }
 

@@ -3,8 +3,8 @@
 #ifndef XR_PING_PINGER_H
 #define XR_PING_PINGER_H
 
+#include "base/hist.h"
 #include "options.h"
-#include "xrdma/hist.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,11 +19,9 @@ enum xr_layer {
 };
 
 struct xr_times {
-	uint64_t n, min_ns, max_ns;
-	double sum_ns;
+	struct hist hist;
 	double steps_ns; /* from each to the next, without sign */
 	uint64_t last_ns;
-	struct xr_hist hist;
 };
 
 struct xr_probe {

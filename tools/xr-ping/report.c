@@ -46,16 +46,15 @@ struct figures {
 /* In microseconds. Jitter: the mean step from one to the next. */
 static struct figures figures(const struct xr_times *t)
 {
-	struct xr_hist_copy h;
+	const struct hist *h = &t->hist;
 
-	xr_hist_read(&t->hist, &h);
 	return (struct figures){
-		.min = us((double)t->min_ns),
-		.avg = us(t->sum_ns / (double)t->n),
-		.p50 = us((double)xr_hist_quantile(&h, 0.50)),
-		.p99 = us((double)xr_hist_quantile(&h, 0.99)),
-		.max = us((double)t->max_ns),
-		.jitter = t->n > 1 ? us(t->steps_ns / (double)(t->n - 1)) : 0,
+		.min = us((double)h->min),
+		.avg = us(hist_mean(h)),
+		.p50 = us((double)hist_percentile(h, 0.50)),
+		.p99 = us((double)hist_percentile(h, 0.99)),
+		.max = us((double)h->max),
+		.jitter = h->n > 1 ? us(t->steps_ns / (double)(h->n - 1)) : 0,
 	};
 }
 
@@ -70,13 +69,13 @@ void xr_report_summary(const struct xr_pinger *p, uint64_t now)
 	for (unsigned i = 0; i < XR_N_LAYERS; i++) {
 		struct figures f;
 
-		if (p->times[i].n == 0)
+		if (p->times[i].hist.n == 0)
 			continue;
 		f = figures(&p->times[i]);
 		printf("%-8s %9.1f %9.1f %9.1f %9.1f %9.1f %9.1f\n", layers[i], f.min, f.avg, f.p50,
 		       f.p99, f.max, f.jitter);
 	}
-	if (p->times[XR_WIRE].n == 0)
+	if (p->times[XR_WIRE].hist.n == 0)
 		printf("The target does not trace: only the whole is known.\n");
 	if (p->tcp_rtt_ns)
 		printf("tcp      %9.1f     when the connection was made, as the system has it\n",
@@ -107,7 +106,7 @@ json_t *xr_report_json(const struct xr_pinger *p, uint64_t now)
 	for (unsigned i = 0; i < XR_N_LAYERS; i++) {
 		struct figures f;
 
-		if (p->times[i].n == 0)
+		if (p->times[i].hist.n == 0)
 			continue;
 		f = figures(&p->times[i]);
 		json_object_set_new(o, json_names[i],
