@@ -74,7 +74,7 @@ static int find_server(struct control *c, const struct xr_options *options)
 	int ret = xrdma_conf_new(&conf);
 
 	if (!ret) {
-		ret = xr_options_conf(options, conf);
+		ret = xr_confs_apply(&options->confs, conf);
 		if (!ret)
 			ret = xrdma_open(conf, &c->ctx);
 		xrdma_conf_free(conf);

@@ -6,8 +6,6 @@
 #include "tests.h"
 
 #include <argp.h>
-#include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,42 +70,6 @@ static const struct argp_option known[] = {
 	{0},
 };
 
-int xr_parse_bytes(const char *text, uint64_t *ret_bytes)
-{
-	static const char suffixes[] = "KMG";
-	unsigned long long value;
-	const char *suffix;
-	unsigned shift = 0;
-	char *end;
-
-	if (!isdigit((unsigned char)*text))
-		return -EINVAL;
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno)
-		return -ERANGE;
-	suffix = *end ? strchr(suffixes, toupper((unsigned char)*end)) : NULL;
-	if (*end && (!suffix || end[1]))
-		return -EINVAL;
-	if (suffix)
-		shift = 10 * (unsigned)(suffix - suffixes + 1);
-	if (value << shift >> shift != value)
-		return -ERANGE;
-	*ret_bytes = value << shift;
-	return 0;
-}
-
-static uint32_t number(struct argp_state *state, const char *what, const char *text, uint64_t min,
-		       uint64_t max)
-{
-	uint64_t value;
-
-	if (xr_parse_bytes(text, &value) || value < min || value > max)
-		argp_error(state, "%s %s: expected a number from %llu to %llu", what, text,
-			   (unsigned long long)min, (unsigned long long)max);
-	return (uint32_t)value;
-}
-
 static void parse_sizes(struct argp_state *state, struct xr_options *o, char *text)
 {
 	char *rest = text;
@@ -116,18 +78,8 @@ static void parse_sizes(struct argp_state *state, struct xr_options *o, char *te
 		if (o->n_sizes == XR_MAX_SIZES)
 			argp_error(state, "--size: at most %d sizes", XR_MAX_SIZES);
 		o->sizes[o->n_sizes++] =
-			number(state, "--size", word, XR_PERF_HEAD_BYTES, UINT32_MAX);
+			xr_arg_number(state, "--size", word, XR_PERF_HEAD_BYTES, UINT32_MAX);
 	}
-}
-
-static void parse_seconds(struct argp_state *state, struct xr_options *o, const char *text)
-{
-	char *end;
-	double seconds = strtod(text, &end);
-
-	if (end == text || *end || !(seconds >= 0.001 && seconds <= 86400))
-		argp_error(state, "--seconds %s: expected a number from 0.001 to 86400", text);
-	o->seconds_ns = (uint64_t)(seconds * 1e9);
 }
 
 static void parse_direction(struct argp_state *state, struct xr_options *o, const char *text)
@@ -143,33 +95,10 @@ static void parse_direction(struct argp_state *state, struct xr_options *o, cons
 	argp_error(state, "--direction %s: expected out, in or both", text);
 }
 
-static void parse_conf(struct argp_state *state, struct xr_options *o, char *text)
-{
-	char *equals = strchr(text, '=');
-
-	if (!equals || equals == text)
-		argp_error(state, "-o %s: expected NAME=VALUE, for example -o tls=off", text);
-	if (o->n_confs == XR_MAX_CONFS)
-		argp_error(state, "-o: at most %d times", XR_MAX_CONFS);
-	*equals = '\0';
-	o->confs[o->n_confs].name = text;
-	o->confs[o->n_confs++].value = equals + 1;
-}
-
-/* "host", "host:port", "[v6]:port", and an IPv6 address alone. */
 static void parse_server(struct argp_state *state, struct xr_options *o, const char *text)
 {
-	const char *colon = strrchr(text, ':'), *bracket = strrchr(text, ']');
-	bool bare_v6 = colon && strchr(text, ':') != colon && text[0] != '[';
-	size_t len = strlen(text);
-
-	if (!bare_v6 && colon && (!bracket || colon > bracket)) {
-		len = (size_t)(colon - text);
-		o->port = number(state, "port", colon + 1, 1, UINT16_MAX);
-	}
-	if (len == 0 || len > sizeof(o->host) - 3)
+	if (xr_address_split(text, o->host, &o->port))
 		argp_error(state, "%s: expected HOST or HOST:PORT", text);
-	snprintf(o->host, sizeof(o->host), bare_v6 ? "[%.*s]" : "%.*s", (int)len, text);
 }
 
 static void parse_test(struct argp_state *state, struct xr_options *o, const char *text)
@@ -189,25 +118,25 @@ static error_t parse_number(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 'p':
-		o->port = number(state, "--port", arg, 0, UINT16_MAX);
+		o->port = xr_arg_number(state, "--port", arg, 0, UINT16_MAX);
 		return 0;
 	case 'n':
-		o->iterations = number(state, "--iterations", arg, 1, UINT32_MAX);
+		o->iterations = xr_arg_number(state, "--iterations", arg, 1, UINT32_MAX);
 		return 0;
 	case KEY_IN_FLIGHT:
-		o->in_flight = number(state, "--in-flight", arg, 1, MOST_IN_FLIGHT);
+		o->in_flight = xr_arg_number(state, "--in-flight", arg, 1, MOST_IN_FLIGHT);
 		return 0;
 	case KEY_CHANNELS:
-		o->channels = number(state, "--channels", arg, 1, MOST_CHANNELS);
+		o->channels = xr_arg_number(state, "--channels", arg, 1, MOST_CHANNELS);
 		return 0;
 	case KEY_THREADS:
-		o->threads = number(state, "--threads", arg, 1, XR_PERF_MAX_THREADS);
+		o->threads = xr_arg_number(state, "--threads", arg, 1, XR_PERF_MAX_THREADS);
 		return 0;
 	case KEY_CLIENTS:
-		o->clients = number(state, "--clients", arg, 1, MOST_CLIENTS);
+		o->clients = xr_arg_number(state, "--clients", arg, 1, MOST_CLIENTS);
 		return 0;
 	case KEY_CORRUPT:
-		o->corrupt = number(state, "--corrupt", arg, 1, UINT32_MAX);
+		o->corrupt = xr_arg_number(state, "--corrupt", arg, 1, UINT32_MAX);
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -225,10 +154,10 @@ static error_t parse_word(int key, char *arg, struct argp_state *state)
 		parse_sizes(state, o, arg);
 		return 0;
 	case 't':
-		parse_seconds(state, o, arg);
+		o->seconds_ns = xr_arg_seconds(state, "--seconds", arg, 0.001);
 		return 0;
 	case 'o':
-		parse_conf(state, o, arg);
+		xr_arg_conf(state, &o->confs, arg);
 		return 0;
 	case KEY_DIRECTION:
 		parse_direction(state, o, arg);
@@ -340,15 +269,6 @@ void xr_options_parse(int argc, char **argv, struct xr_options *ret_options)
 	if (!o->listen)
 		o->listen = "*";
 	defaults(o);
-	snprintf(o->address, sizeof(o->address), "%s:%u", o->host, o->port);
+	xr_address_join(o->host, o->port, o->address);
 	o->progress = o->progress || (isatty(STDERR_FILENO) && !o->quiet);
-}
-
-int xr_options_conf(const struct xr_options *options, struct xrdma_conf *conf)
-{
-	int ret = 0;
-
-	for (unsigned i = 0; !ret && i < options->n_confs; i++)
-		ret = xrdma_conf_set(conf, options->confs[i].name, options->confs[i].value);
-	return ret;
 }

@@ -61,7 +61,7 @@ static int open_context(struct xr_service *s)
 	for (unsigned i = 0; !ret && i < sizeof(generous) / sizeof(generous[0]); i++)
 		ret = xrdma_conf_set(conf, generous[i][0], generous[i][1]);
 	if (!ret)
-		ret = xr_options_conf(s->options, conf);
+		ret = xr_confs_apply(&s->options->confs, conf);
 	if (!ret)
 		ret = xrdma_open(conf, &s->ctx);
 	xrdma_conf_free(conf);
@@ -71,11 +71,10 @@ static int open_context(struct xr_service *s)
 static int listen_on(struct xr_service *s, uint32_t port)
 {
 	const char *host = s->options->listen;
-	bool bare_v6 = strchr(host, ':') && host[0] != '[';
-	char address[300];
+	char address[XR_ADDRESS_BYTES];
 	int ret;
 
-	snprintf(address, sizeof(address), bare_v6 ? "[%s]:%u" : "%s:%u", host, port);
+	xr_address_join(host, port, address);
 	ret = xrdma_listen(s->ctx, address, &xr_guest_handlers, s, &s->listener);
 	if (!ret)
 		return 0;

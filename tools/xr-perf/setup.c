@@ -78,7 +78,7 @@ static int open_context(struct xr_worker *w, struct xr_end *end)
 		return ret;
 	ret = set_for_job(conf, w->job);
 	if (!ret)
-		ret = xr_options_conf(w->bench->options, conf);
+		ret = xr_confs_apply(&w->bench->options->confs, conf);
 	if (!ret)
 		ret = xrdma_open(conf, &end->ctx);
 	xrdma_conf_free(conf);
@@ -150,24 +150,25 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int statu
 	lane->open = false;
 }
 
-static void server_address(const struct xr_worker *w, unsigned end, char *text, size_t size)
+static void server_address(const struct xr_worker *w, unsigned end,
+			   char text[static XR_ADDRESS_BYTES])
 {
 	const struct xr_bench *b = w->bench;
 	uint32_t thread = (w->index + end * w->job->threads) % b->info.n_threads;
 
 	if (w->job->spread)
-		snprintf(text, size, "%s:%u", b->options->host, b->info.ports[thread]);
+		xr_address_join(b->options->host, b->info.ports[thread], text);
 	else
-		snprintf(text, size, "%s", b->options->address);
+		strcpy(text, b->options->address);
 }
 
 static void connect_lanes(struct xr_worker *w)
 {
 	static const struct xrdma_handlers handlers = {.on_event = on_event};
-	char address[300];
+	char address[XR_ADDRESS_BYTES];
 
 	for (unsigned e = 0; e < w->n_ends; e++) {
-		server_address(w, e, address, sizeof(address));
+		server_address(w, e, address);
 		for (unsigned i = 0; i < w->job->channels && !w->failed; i++) {
 			struct xr_lane *lane = &w->ends[e].lanes[i];
 

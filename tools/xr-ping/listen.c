@@ -191,14 +191,12 @@ static void on_msg(struct xrdma_channel *ch, struct xrdma_msg *request, void *ar
 int xr_listen_run(const struct xr_options *options)
 {
 	static const struct xrdma_handlers handlers = {.on_msg = on_msg};
-	bool bare_v6 = strchr(options->listen_on, ':') && options->listen_on[0] != '[';
 	struct xrdma_listener *listener;
 	char address[XR_ADDRESS_BYTES];
 
 	if (xr_open(options, &ctx))
 		return XR_STATUS_FAILED;
-	snprintf(address, sizeof(address), bare_v6 ? "[%.280s]:%u" : "%.280s:%u",
-		 options->listen_on, options->port);
+	xr_address_join(options->listen_on, options->port, address);
 	if (xrdma_listen(ctx, address, &handlers, NULL, &listener)) {
 		fprintf(stderr, "xr-ping: cannot listen: %s\n", xrdma_last_error());
 		xrdma_close(ctx);

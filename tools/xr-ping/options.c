@@ -4,9 +4,7 @@
 #include "base/clock.h"
 
 #include <argp.h>
-#include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,65 +40,25 @@ static const struct argp_option known[] = {
 	{0},
 };
 
-static uint64_t number(struct argp_state *state, const char *what, const char *text, uint64_t min,
-		       uint64_t max)
-{
-	unsigned long long value = 0;
-	char *end = NULL;
-
-	errno = 0;
-	if (isdigit((unsigned char)text[0]))
-		value = strtoull(text, &end, 10);
-	if (!end || *end || errno || value < min || value > max)
-		argp_error(state, "%s %s: expected a number from %llu to %llu", what, text,
-			   (unsigned long long)min, (unsigned long long)max);
-	return value;
-}
-
-static uint64_t seconds(struct argp_state *state, const char *what, const char *text, double min)
-{
-	char *end;
-	double value = strtod(text, &end);
-
-	if (end == text || *end || !(value >= min && value <= 86400))
-		argp_error(state, "%s %s: expected seconds from %g to 86400", what, text, min);
-	return (uint64_t)llround(value * 1e9);
-}
-
-static void parse_conf(struct argp_state *state, struct xr_options *o, char *text)
-{
-	char *equals = strchr(text, '=');
-
-	if (!equals || equals == text)
-		argp_error(state, "-o %s: expected NAME=VALUE, for example -o tls=off", text);
-	if (o->n_confs == XR_MAX_CONFS)
-		argp_error(state, "-o: at most %d times", XR_MAX_CONFS);
-	o->confs[o->n_confs].name = strndup(text, (size_t)(equals - text));
-	o->confs[o->n_confs++].value = equals + 1;
-}
-
-/* "host", "host:port", "[v6]:port", and an IPv6 address alone. The port comes later. */
+/* The port comes later, where none is named. */
 static void add_host(struct argp_state *state, struct xr_options *o, const char *text)
 {
-	size_t len = strlen(text);
+	char host[XR_ADDRESS_BYTES];
+	uint32_t port;
 
-	if (len == 0 || len > XR_ADDRESS_BYTES - 10)
+	if (xr_address_split(text, host, &port))
 		argp_error(state, "\"%s\": expected HOST or HOST:PORT", text);
 	if (o->n_hosts == XR_MAX_HOSTS)
 		argp_error(state, "at most %d hosts", XR_MAX_HOSTS);
 	strcpy(o->hosts[o->n_hosts++], text);
 }
 
-static void add_port(char host[static XR_ADDRESS_BYTES], uint32_t port)
+static void add_port(char text[static XR_ADDRESS_BYTES], uint32_t port)
 {
-	const char *colon = strrchr(host, ':'), *bracket = strrchr(host, ']');
-	bool bare_v6 = colon && strchr(host, ':') != colon && host[0] != '[';
-	char copy[XR_ADDRESS_BYTES];
+	char host[XR_ADDRESS_BYTES];
 
-	if (colon && !bare_v6 && (!bracket || colon > bracket))
-		return;
-	strcpy(copy, host);
-	snprintf(host, XR_ADDRESS_BYTES, bare_v6 ? "[%.280s]:%u" : "%.280s:%u", copy, port);
+	if (xr_address_split(text, host, &port) == 0)
+		xr_address_join(host, port, text);
 }
 
 static void parse_mesh(struct argp_state *state, struct xr_options *o, char *text)
@@ -154,23 +112,22 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		parse_mesh(state, o, arg);
 		return 0;
 	case 'c':
-		o->probing.count = number(state, "--count", arg, 1, UINT32_MAX);
+		o->probing.count = xr_arg_number(state, "--count", arg, 1, UINT32_MAX);
 		return 0;
 	case 'i':
-		o->probing.interval_ns = seconds(state, "--interval", arg, 0);
+		o->probing.interval_ns = xr_arg_seconds(state, "--interval", arg, 0);
 		return 0;
 	case 's':
-		o->probing.size =
-			(uint32_t)number(state, "--size", arg, XR_PROBE_MIN, XR_PROBE_MAX);
+		o->probing.size = xr_arg_number(state, "--size", arg, XR_PROBE_MIN, XR_PROBE_MAX);
 		return 0;
 	case 'W':
-		o->probing.timeout_ns = seconds(state, "--timeout", arg, 0.000001);
+		o->probing.timeout_ns = xr_arg_seconds(state, "--timeout", arg, 0.000001);
 		return 0;
 	case 'p':
-		o->port = (uint32_t)number(state, "--port", arg, 0, UINT16_MAX);
+		o->port = xr_arg_number(state, "--port", arg, 0, UINT16_MAX);
 		return 0;
 	case 'o':
-		parse_conf(state, o, arg);
+		xr_arg_conf(state, &o->confs, arg);
 		return 0;
 	case 'q':
 		o->quiet = true;
@@ -226,8 +183,8 @@ int xr_open(const struct xr_options *options, struct xrdma_context **ret_ctx)
 		ret = xrdma_conf_set(conf, "trace", "on");
 	if (!ret)
 		ret = xrdma_conf_set(conf, "trace_sample", "1");
-	for (unsigned i = 0; !ret && i < options->n_confs; i++)
-		ret = xrdma_conf_set(conf, options->confs[i].name, options->confs[i].value);
+	if (!ret)
+		ret = xr_confs_apply(&options->confs, conf);
 	if (!ret)
 		ret = xrdma_open(conf, ret_ctx);
 	xrdma_conf_free(conf);

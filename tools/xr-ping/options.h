@@ -2,16 +2,15 @@
 #ifndef XR_PING_OPTIONS_H
 #define XR_PING_OPTIONS_H
 
+#include "common/arguments.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include <xrdma/xrdma.h>
 
 enum {
 	XR_STATUS_FAILED = 1, /* nobody answered; of a mesh: not all did */
 	XR_STATUS_USAGE = 2,
 	XR_MAX_HOSTS = 64,
-	XR_MAX_CONFS = 32,
-	XR_ADDRESS_BYTES = 300,
 	XR_PROBE_MIN = 8, /* what a probe needs for itself */
 	XR_PROBE_MAX = 1 << 20,
 };
@@ -31,10 +30,7 @@ struct xr_options {
 	struct xr_probing probing;
 	unsigned n_hosts; /* one to ping, or those of the mesh */
 	char hosts[XR_MAX_HOSTS][XR_ADDRESS_BYTES];
-	unsigned n_confs;
-	struct {
-		const char *name, *value;
-	} confs[XR_MAX_CONFS];
+	struct xr_confs confs;
 };
 
 /* Ends the process if they are wrong. */
