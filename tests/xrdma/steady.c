@@ -4,9 +4,7 @@
  * steady state nothing is allocated: counted here, the process fails. Nor is there a system call:
  * test_steady.py traces us; getppid() marks where a window of messages begins and ends. (Looking at
  * sockets, once every housekeeping_us, is put off for this; the first time it finds the end of the
- * set-up there, which is why the warm-up goes beyond it.)
- *
- * With an argument: print the median round trip in nanoseconds.
+ * set-up there, which is why the warm-up goes beyond it.) How long it takes: bench/watching.c.
  */
 #include "base/clock.h"
 
@@ -113,27 +111,10 @@ static void on_msg(struct xrdma_channel *ch, struct xrdma_msg *request, void *ar
 
 static void call(struct xrdma_channel *ch);
 static unsigned n_done;
-static uint32_t times_ns[WINDOWS * WINDOW];
-static uint64_t called_ns;
-static bool timed;
-
-static void take_time(void)
-{
-	if (timed && n_done >= WARM_UP)
-		times_ns[n_done - WARM_UP] = (uint32_t)(clock_now_ns() - called_ns);
-}
-
-static int compare(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
 
 static void done(struct xrdma_channel *ch, int status, struct xrdma_msg *reply, void *arg)
 {
 	require(status, "reply");
-	take_time();
 	xrdma_msg_free(reply);
 	count();
 	n_done += set_up();
@@ -145,8 +126,6 @@ static void call(struct xrdma_channel *ch)
 {
 	struct xrdma_msg *request;
 
-	if (timed)
-		called_ns = clock_now_ns();
 	require(xrdma_msg_new(ch, BYTES, &request), "xrdma_msg_new");
 	memset(xrdma_msg_data(request), 1, BYTES);
 	require(xrdma_call(ch, request, 1000000, done, NULL, NULL), "xrdma_call");
@@ -193,7 +172,7 @@ static void serve(int port_fd)
 		require(xrdma_poll(ctx), "xrdma_poll");
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
 	struct xrdma_channel *ch;
 	struct xrdma_context *ctx;
@@ -201,7 +180,6 @@ int main(int argc, char **argv)
 	int fds[2], port;
 	pid_t pid;
 
-	timed = argc > 1;
 	if (pipe(fds))
 		return 1;
 	pid = fork();
@@ -215,10 +193,6 @@ int main(int argc, char **argv)
 	require(xrdma_connect(ctx, address, &handlers, ctx, &ch), "xrdma_connect");
 	while (n_done < WARM_UP + WINDOWS * WINDOW)
 		require(xrdma_poll(ctx), "xrdma_poll");
-	if (timed) {
-		qsort(times_ns, WINDOWS * WINDOW, sizeof(times_ns[0]), compare);
-		printf("%u ns a round trip of %d bytes\n", times_ns[WINDOWS * WINDOW / 2], BYTES);
-	}
 	kill(pid, SIGTERM);
 	waitpid(pid, NULL, 0);
 	xrdma_close(ctx);
