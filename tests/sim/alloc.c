@@ -4,6 +4,7 @@
  * output and all else as it was: the same call then succeeds, the engine works, nothing leaks.
  * Moving data allocates nothing at all.
  */
+#include "../unit/scarce.h"
 #include "connect.h"
 
 #include <errno.h>
@@ -12,69 +13,6 @@
 #include <string.h>
 
 enum { N_MRS = 40, N_QPS = 24, N_QPN_BLOCKS = 3, BUF_LEN = 256 };
-
-static long countdown; /* the allocation that fails; 0: none does */
-static long allocations;
-static long live;
-static bool failed;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void __real_free(void *p);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void __wrap_free(void *p);
-
-static bool refuse(void)
-{
-	allocations++;
-	if (countdown == 0 || --countdown > 0)
-		return false;
-	failed = true;
-	return true;
-}
-
-static void *track(void *p)
-{
-	live += p != NULL;
-	return p;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return refuse() ? NULL : track(__real_malloc(size));
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-	return refuse() ? NULL : track(__real_calloc(n, size));
-}
-
-void *__wrap_realloc(void *p, size_t size)
-{
-	void *q;
-
-	if (refuse())
-		return NULL;
-	q = __real_realloc(p, size);
-	live += q && !p;
-	return q;
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-	return refuse() ? NULL : track(__real_aligned_alloc(alignment, size));
-}
-
-void __wrap_free(void *p)
-{
-	live -= p != NULL;
-	__real_free(p);
-}
 
 #define check(cond)                                                                                \
 	do {                                                                                       \
@@ -90,7 +28,7 @@ void __wrap_free(void *p)
 		int rc_ = (call);                                                                  \
                                                                                                    \
 		if (rc_) {                                                                         \
-			check(failed &&rc_ == -ENOMEM && !(output));                               \
+			check(scarce_refused() && rc_ == -ENOMEM && !(output));                    \
 			rc_ = (call);                                                              \
 		}                                                                                  \
 		check(rc_ == 0);                                                                   \
@@ -219,20 +157,19 @@ static void destroy(struct objects *o)
 static bool run(long nth, bool tidy)
 {
 	struct objects o = {0};
-	long before = live, moved;
+	long moved;
 
-	countdown = nth;
-	failed = false;
+	scarce_begin(nth);
 	create(&o);
-	countdown = 0;
-	moved = allocations;
+	moved = scarce_calls();
 	move_data(&o);
-	check(allocations == moved);
+	check(scarce_calls() == moved);
 	if (tidy)
 		destroy(&o);
 	urxe_engine_free(o.engine);
-	check(live == before);
-	return failed;
+	check(scarce_live() == 0);
+	scarce_end();
+	return scarce_refused();
 }
 
 int main(void)

@@ -3,6 +3,8 @@
  * Every verb that makes something, with every allocation in turn failing: the call fails, nothing
  * crashes, nothing stays behind.
  */
+#include "../unit/scarce.h"
+
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -19,64 +21,6 @@
 		}                                                                                  \
 	} while (0)
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void __real_free(void *p);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void __wrap_free(void *p);
-
-/* Of this thread only: the driver's goes on as ever. */
-static _Thread_local bool counting;
-static int fail_at, n_calls, n_live;
-
-static bool refused(void)
-{
-	if (!counting || ++n_calls != fail_at)
-		return false;
-	errno = ENOMEM;
-	return true;
-}
-
-static void *made(void *p)
-{
-	n_live += counting && p;
-	return p;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return refused() ? NULL : made(__real_malloc(size));
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-	return refused() ? NULL : made(__real_calloc(n, size));
-}
-
-void *__wrap_realloc(void *p, size_t size)
-{
-	void *grown = refused() ? NULL : __real_realloc(p, size);
-
-	n_live += counting && grown && !p;
-	return grown;
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-	return refused() ? NULL : made(__real_aligned_alloc(alignment, size));
-}
-
-void __wrap_free(void *p)
-{
-	n_live -= counting && p;
-	__real_free(p);
-}
-
 enum { MAX_MADE = 64, BUF = 4096 };
 
 /* What was made, in order: undone from the end. */
@@ -87,6 +31,7 @@ struct made {
 
 static struct made list[MAX_MADE];
 static unsigned n_made;
+static int fail_at;
 static uint8_t buf[BUF];
 
 /* Remember it; false: it could not be made. */
@@ -234,7 +179,6 @@ static bool run(void)
 int main(void)
 {
 	bool whole = false;
-	int live;
 
 	run(); /* what is made once per process is there now */
 	while (n_made > 0) {
@@ -242,16 +186,14 @@ int main(void)
 		REQUIRE(list[n_made].destroy(list[n_made].object) == 0);
 	}
 	for (fail_at = 1; !whole; fail_at++) {
-		n_calls = n_live = 0;
-		counting = true;
-		whole = run() && n_calls < fail_at;
+		scarce_begin(fail_at);
+		whole = run() && !scarce_refused();
 		while (n_made > 0) {
 			n_made--;
 			REQUIRE(list[n_made].destroy(list[n_made].object) == 0);
 		}
-		live = n_live;
-		counting = false;
-		REQUIRE(live == 0);
+		REQUIRE(scarce_live() == 0);
+		scarce_end();
 	}
 	printf("%d allocations, each failed once\n", fail_at - 2);
 	REQUIRE(fail_at > 40);

@@ -4,6 +4,7 @@
  * the channel closes, with a reason, and nothing stays behind. The nth request for memory, mapping
  * or object is refused, for every n until a whole life goes through without reaching it.
  */
+#include "../unit/scarce.h"
 #include "rig.h"
 
 #include <dirent.h>
@@ -13,35 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-static unsigned until_refusal; /* 0: nothing is refused (any more) */
-static bool refused;
 static int n_objects; /* of the device: made and not destroyed */
-
-static bool refuse(void)
-{
-	if (until_refusal == 0 || --until_refusal)
-		return false;
-	refused = true;
-	errno = ENOMEM;
-	return true;
-}
-
-#define MEMORY(name, parameters, arguments, refusal)                                               \
-	void *__real_##name parameters;                                                            \
-	void *__wrap_##name parameters;                                                            \
-	void *__wrap_##name parameters                                                             \
-	{                                                                                          \
-		return refuse() ? (refusal) : __real_##name arguments;                             \
-	}
-
-MEMORY(malloc, (size_t n), (n), NULL)
-MEMORY(calloc, (size_t n, size_t size), (n, size), NULL)
-MEMORY(realloc, (void *old, size_t n), (old, n), NULL)
-MEMORY(reallocarray, (void *old, size_t n, size_t size), (old, n, size), NULL)
-MEMORY(mmap, (void *addr, size_t len, int prot, int flags, int fd, off_t at),
-       (addr, len, prot, flags, fd, at), MAP_FAILED)
 
 #define OBJECT(type, make, parameters, arguments, destroy)                                         \
 	struct type *__real_##make parameters;                                                     \
@@ -50,7 +24,7 @@ MEMORY(mmap, (void *addr, size_t len, int prot, int flags, int fd, off_t at),
 	int __wrap_##destroy(struct type *object);                                                 \
 	struct type *__wrap_##make parameters                                                      \
 	{                                                                                          \
-		struct type *object = refuse() ? NULL : __real_##make arguments;                   \
+		struct type *object = scarce_refuse() ? NULL : __real_##make arguments;            \
 		n_objects += object != NULL;                                                       \
 		return object;                                                                     \
 	}                                                                                          \
@@ -80,7 +54,7 @@ struct ibv_mr *__real_ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int 
 struct ibv_mr *__wrap_ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access);
 struct ibv_mr *__wrap_ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
 {
-	struct ibv_mr *mr = refuse() ? NULL : __real_ibv_reg_mr(pd, addr, len, access);
+	struct ibv_mr *mr = scarce_refuse() ? NULL : __real_ibv_reg_mr(pd, addr, len, access);
 
 	n_objects += mr != NULL;
 	return mr;
@@ -90,7 +64,7 @@ int __real_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int __wrap_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int __wrap_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-	return refuse() ? ENOMEM : __real_ibv_modify_qp(qp, attr, mask);
+	return scarce_refuse() ? ENOMEM : __real_ibv_modify_qp(qp, attr, mask);
 }
 
 /* ---- a life ---- */
@@ -201,21 +175,19 @@ static void refuse_each(const char *srq)
 	unsigned fds, n = 0;
 	size_t heap;
 
-	until_refusal = 0;
 	for (unsigned i = 0; i < 3; i++)
 		one_life(srq); /* what is made once for the process */
 	fds = count_fds();
 	heap = mallinfo2().uordblks;
 	do {
-		until_refusal = ++n;
-		refused = false;
+		scarce_begin(++n);
 		one_life(srq);
-		until_refusal = 0;
+		scarce_end();
 		if (n_objects != 0)
 			fail_msg("refusal %u: %d objects of the device are left", n, n_objects);
 		if (count_fds() > fds)
 			fail_msg("refusal %u: %u descriptors are left", n, count_fds() - fds);
-	} while (refused);
+	} while (scarce_refused());
 	assert_true(n > 50);
 	assert_in_range(mallinfo2().uordblks, 0, heap + 16384);
 }
