@@ -15,9 +15,10 @@ struct wr_op {
 	bool needs_recv; /* consumes a receive at the peer */
 	bool remote;     /* names remote memory */
 	bool atomic;
-	bool reads; /* data comes back */
-	bool local; /* about keys here: nothing is sent */
-	bool word;  /* exactly eight bytes, inline in any QP */
+	bool reads;  /* data comes back */
+	bool local;  /* about keys here: nothing is sent */
+	bool word;   /* exactly eight bytes, inline in any QP */
+	bool no_xrc; /* has no opcode there */
 };
 
 static const struct wr_op wr_ops[] = {
@@ -31,7 +32,7 @@ static const struct wr_op wr_ops[] = {
 	[IBV_WR_LOCAL_INV] = {.rc = true, .uc = true, .local = true},
 	[IBV_WR_BIND_MW] = {.rc = true, .uc = true, .local = true},
 	[IBV_WR_SEND_WITH_INV] = {.rc = true, .needs_recv = true},
-	[IBV_WR_ATOMIC_WRITE] = {.rc = true, .remote = true, .word = true},
+	[IBV_WR_ATOMIC_WRITE] = {.rc = true, .remote = true, .word = true, .no_xrc = true},
 };
 
 static const struct wr_op *find_op(const struct urxe_qp *qp, enum ibv_wr_opcode opcode)
@@ -43,8 +44,9 @@ static const struct wr_op *find_op(const struct urxe_qp *qp, enum ibv_wr_opcode 
 	op = &wr_ops[opcode];
 	switch (qp->type) {
 	case IBV_QPT_RC:
-	case IBV_QPT_XRC_SEND:
 		return op->rc ? op : NULL;
+	case IBV_QPT_XRC_SEND:
+		return op->rc && !op->no_xrc ? op : NULL;
 	case IBV_QPT_UC:
 		return op->uc ? op : NULL;
 	case IBV_QPT_XRC_RECV:
