@@ -91,9 +91,24 @@ static int fill_hello(struct xrdma_channel *ch, const struct xr_gid *gid)
 	return 0;
 }
 
+static int read_gids(struct xrdma_context *ctx)
+{
+	struct xr_gid_table table = {0};
+	int ret = xr_gid_read_device(ctx->verbs, &table);
+
+	if (ret) {
+		xr_gid_table_fini(&table);
+		return ret;
+	}
+	xr_gid_table_fini(&ctx->gids);
+	ctx->gids = table;
+	ctx->gids_old = false;
+	return 0;
+}
+
 static int choose_gid(struct xrdma_channel *ch, const struct xr_gid **ret_gid)
 {
-	const struct xrdma_context *ctx = ch->ctx;
+	struct xrdma_context *ctx = ch->ctx;
 	const struct xr_gid_want want = {
 		.device = ctx->device,
 		.port = ctx->port,
@@ -101,8 +116,9 @@ static int choose_gid(struct xrdma_channel *ch, const struct xr_gid **ret_gid)
 		.local = xr_boot_local(ch->boot),
 		.peer = xr_boot_peer(ch->boot),
 	};
+	int ret = ctx->gids_old ? read_gids(ctx) : 0;
 
-	return xr_gid_choose(&ctx->gids, &want, ret_gid);
+	return ret ? ret : xr_gid_choose(&ctx->gids, &want, ret_gid);
 }
 
 int xr_channel_say_hello(struct xrdma_channel *ch)

@@ -68,6 +68,7 @@ struct xrdma_context {
 	enum ibv_mtu active_mtu;
 	char device[XR_DEVICE_BYTES];
 	struct xr_gid_table gids;
+	bool gids_old; /* something has happened to the device since they were read */
 	struct xr_mem *mem;
 	struct xr_region_mem probes; /* where nothing else is readable: with mem_windows */
 	struct xr_flow flow;

@@ -132,6 +132,7 @@ void xr_progress_async(struct xrdma_context *ctx)
 				xr_channel_touch(ch);
 			}
 		} else {
+			ctx->gids_old = true;
 			log_info("device %s: %s", ctx->device,
 				 ibv_event_type_str(event.event_type));
 		}

@@ -3,8 +3,12 @@
  * Every byte that libxrdma moves, checked at both ends: calls of all sizes with several in flight,
  * messages the other way, slots of a region put, announced and got.
  *
- *	xr_bytes -l [-k CHANNELS] ADDRESS             serve, until so many channels have closed
- *	xr_bytes [-c CHANNELS] [-n CALLS] ADDRESS     calls for each channel
+ *	xr_bytes -l [-k CHANNELS] [-b MS] ADDRESS     serve, until so many channels have closed; a
+ *	                                              handler blocks once for so long
+ *	xr_bytes [-r] [-c CHANNELS] [-n CALLS] [-w MS] ADDRESS
+ *	                                              calls for each channel; -r: one that fails is
+ *	                                              dialed again; -w: wait before closing them,
+ *	                                              or for SIGUSR1
  *
  * What a message must be follows from its channel's seed and its number. Exit status: 0 all right,
  * 1 set-up, 2 wrong bytes, 3 a channel failed. "figures:" lines tell what is held.
@@ -13,6 +17,7 @@
 #include "base/rng.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +26,14 @@
 #include <unistd.h>
 #include <xrdma/xrdma.h>
 
-enum { IN_FLIGHT = 4, SLOTS = 256, SLOT_BYTES = 128 << 10, SLOT_EVERY = 8, NOTE_EVERY = 5 };
+enum {
+	IN_FLIGHT = 4,
+	SLOTS = 256,
+	SLOT_BYTES = 128 << 10,
+	SLOT_EVERY = 8,
+	NOTE_EVERY = 5,
+	REDIAL_MS = 50
+};
 enum stream { CALL, REPLY, NOTE, SLOT }; /* kinds of content: each has numbers of its own */
 enum { SET_UP = 1, WRONG = 2, FAILED = 3 };
 
@@ -45,7 +57,7 @@ struct end {
 	bool greeted;
 	uint32_t begun, ended; /* calls */
 	uint32_t notes, slots; /* so far, of either side */
-	bool slot_busy;
+	bool slot_busy, to_dial, finished;
 	uint32_t slot_free_after; /* so many replies */
 	struct call calls[IN_FLIGHT];
 };
@@ -54,7 +66,8 @@ static struct xrdma_context *ctx;
 static struct xrdma_region *region; /* the server's */
 static uint32_t n_channels = 1, n_calls = 200, n_closed, n_pending;
 static uint64_t n_bytes;
-static bool serving;
+static uint32_t block_ms, wait_ms, n_finished;
+static bool serving, redial;
 static int result;
 
 /* ---- contents ---- */
@@ -176,6 +189,21 @@ static void print_figures(const char *when)
 	fflush(stdout);
 }
 
+static void print_counted(void)
+{
+	static const char *const names[] = {"breaks", "recoveries", "redials",
+					    "resent", "wc_rnr",     "stale_epochs"};
+	uint64_t value;
+
+	printf("counted:");
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		require(xrdma_stat_by_name(ctx, names[i], &value), names[i]);
+		printf(" %s %llu", names[i], (unsigned long long)value);
+	}
+	printf("\n");
+	fflush(stdout);
+}
+
 /* ---- server ---- */
 
 static void answer(struct end *end, struct xrdma_msg *request)
@@ -202,6 +230,13 @@ static void served(struct xrdma_channel *ch, struct xrdma_msg *msg, void *arg)
 {
 	struct end *end = xrdma_channel_user(ch);
 	struct greeting greeting;
+
+	if (block_ms && end->begun == 50) {
+		printf("blocks\n");
+		fflush(stdout);
+		usleep(block_ms * 1000);
+		block_ms = 0;
+	}
 
 	if (!end->greeted) {
 		memcpy(&greeting, xrdma_msg_data(msg), sizeof(greeting));
@@ -257,6 +292,7 @@ static void serve(const char *address, uint32_t channels)
 		xrdma_run(ctx, 3000);
 		print_figures(n == n_closed ? "idle" : "after a channel");
 	}
+	print_counted();
 }
 
 /* ---- client ---- */
@@ -284,6 +320,7 @@ static void put(struct xrdma_channel *ch, int status, struct xrdma_msg *m, void 
 
 	n_pending--;
 	xrdma_msg_free(m);
+	end->slot_busy = status == 0;
 	if (status)
 		return;
 	require(xrdma_send_slot(ch, end->remote, end->slot, len), "xrdma_send_slot");
@@ -329,6 +366,15 @@ static void begin(struct end *end, struct call *call)
 	n_pending++;
 }
 
+static void finish(struct end *end)
+{
+	end->finished = true;
+	if (wait_ms == 0)
+		xrdma_channel_close(end->ch);
+	else if (++n_finished == n_channels)
+		xrdma_stop(ctx);
+}
+
 static void go_on(struct end *end)
 {
 	for (unsigned i = 0; i < IN_FLIGHT && end->begun < n_calls; i++) {
@@ -339,7 +385,7 @@ static void go_on(struct end *end)
 	    end->slots < end->ended / SLOT_EVERY)
 		use_slot(end);
 	else if (end->ended == n_calls && !end->slot_busy)
-		xrdma_channel_close(end->ch);
+		finish(end);
 }
 
 static void note_came(struct xrdma_channel *ch, struct xrdma_msg *msg, void *arg)
@@ -358,6 +404,19 @@ static void region_came(struct xrdma_channel *ch, struct xrdma_remote_region *re
 	if (xrdma_remote_region_tag(remote) != 7 || xrdma_remote_region_slots(remote) != SLOTS)
 		stop(WRONG);
 	go_on(end);
+}
+
+/* All that was begun has ended before the channel does. */
+static void check_ended(const struct end *end)
+{
+	bool busy = end->slot_busy;
+
+	for (unsigned i = 0; i < IN_FLIGHT; i++)
+		busy |= end->calls[i].busy;
+	if (!busy)
+		return;
+	printf("an operation has not ended with its channel\n");
+	stop(WRONG);
 }
 
 static void client_event(struct xrdma_channel *ch, enum xrdma_event event, int status, void *arg)
@@ -383,6 +442,14 @@ static void client_event(struct xrdma_channel *ch, enum xrdma_event event, int s
 	}
 	if (status) {
 		printf("closed: %d: %s\n", status, xrdma_last_error());
+		fflush(stdout);
+	}
+	if (status && redial) {
+		check_ended(end);
+		end->to_dial = true;
+		return;
+	}
+	if (status) {
 		result = result ? result : FAILED;
 	} else if (end->notes != (n_calls + NOTE_EVERY - 1) / NOTE_EVERY ||
 		   end->slots < n_calls / (8 * SLOT_EVERY)) {
@@ -391,6 +458,30 @@ static void client_event(struct xrdma_channel *ch, enum xrdma_event event, int s
 	}
 	if (++n_closed == n_channels)
 		xrdma_stop(ctx);
+}
+
+/* From the first message on. */
+static void dial_again(struct end *ends, const char *address, const struct xrdma_handlers *handlers)
+{
+	for (uint32_t i = 0; i < n_channels; i++) {
+		if (!ends[i].to_dial)
+			continue;
+		ends[i] = (struct end){.seed = ends[i].seed, .slot = ends[i].slot};
+		require(xrdma_connect(ctx, address, handlers, &ends[i], &ends[i].ch),
+			"xrdma_connect");
+	}
+}
+
+static void wait_and_close(const struct end *ends)
+{
+	printf("waiting\n");
+	fflush(stdout);
+	xrdma_run(ctx, (int)wait_ms);
+	for (uint32_t i = 0; i < n_channels; i++) {
+		if (ends[i].finished)
+			xrdma_channel_close(ends[i].ch);
+	}
+	xrdma_run(ctx, -1);
 }
 
 static void run_client(const char *address)
@@ -408,8 +499,16 @@ static void run_client(const char *address)
 		require(xrdma_connect(ctx, address, &handlers, &ends[i], &ends[i].ch),
 			"xrdma_connect");
 	}
-	xrdma_run(ctx, -1);
+	while (redial && n_closed < n_channels && result == 0) {
+		xrdma_run(ctx, REDIAL_MS);
+		dial_again(ends, address, &handlers);
+	}
+	if (!redial)
+		xrdma_run(ctx, -1);
+	if (wait_ms && n_closed < n_channels)
+		wait_and_close(ends);
 	print_figures("after");
+	print_counted();
 	if (n_pending) {
 		printf("%u operations have not ended\n", n_pending);
 		result = WRONG;
@@ -420,13 +519,24 @@ static void run_client(const char *address)
 	free(ends);
 }
 
+static void no_longer(int number)
+{
+	xrdma_stop(ctx);
+}
+
 int main(int argc, char **argv)
 {
 	uint32_t served_channels = UINT32_MAX;
 
-	for (int c; (c = getopt(argc, argv, "lk:c:n:")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "lrk:b:w:c:n:")) != -1;) {
 		if (c == 'l')
 			serving = true;
+		else if (c == 'r')
+			redial = true;
+		else if (c == 'b')
+			block_ms = (uint32_t)strtoul(optarg, NULL, 0);
+		else if (c == 'w')
+			wait_ms = (uint32_t)strtoul(optarg, NULL, 0);
 		else if (c == 'k')
 			served_channels = (uint32_t)strtoul(optarg, NULL, 0);
 		else if (c == 'c')
@@ -439,6 +549,7 @@ int main(int argc, char **argv)
 	if (optind != argc - 1)
 		return SET_UP;
 	require(xrdma_open(NULL, &ctx), "xrdma_open");
+	signal(SIGUSR1, no_longer);
 	if (serving)
 		serve(argv[optind], served_channels);
 	else

@@ -65,6 +65,7 @@ struct world {
 	struct end *ends[MOST_ENDS];
 	uint32_t n_ends, n_procs;
 	bool harsh;  /* channels may end */
+	bool brief;  /* and no fault lasts for long */
 	bool lossy;  /* messages may be lost on purpose */
 	bool rights; /* keys may be refused */
 	bool fails;  /* completions may have any status */

@@ -64,7 +64,7 @@ static bool right_reason(const struct end *e, int status)
 	if (status == -ECANCELED)
 		return e->close_asked && !e->connected;
 	/* What both applications have outlives gentle faults. */
-	if (e->connected && !world.harsh && peer_connected(e))
+	if (e->connected && !world.harsh && (world.brief || peer_connected(e)))
 		return false;
 	switch (status) {
 	case -ETIMEDOUT:

@@ -111,13 +111,15 @@ static void loss(void)
 static void cut(void)
 {
 	unsigned c = client();
+	bool both = !sim_once_in(3);
 
 	if (!script.cuts)
 		return;
+	world.brief &= both; /* who does not hear of it may learn too late */
 	if (sim_once_in(2))
-		tcp_cut(c, 0, sim_once_in(2));
+		tcp_cut(c, 0, both);
 	else
-		tcp_cut(0, c, sim_once_in(2));
+		tcp_cut(0, c, both);
 }
 
 /* ---- processes ---- */
@@ -282,6 +284,7 @@ void script_start(void)
 	script.longest_ns = world.harsh   ? 2 * world.recovery_ms * (uint64_t)MSEC
 			    : script.cuts ? 100 * MSEC
 					  : 4 * SEC;
+	world.brief = !world.harsh && script.cuts;
 	while (n--)
 		sim_after(USEC << sim_below(22), strike, NULL, 0);
 }
