@@ -51,6 +51,8 @@ static ssize_t socket_failed(void)
 {
 	if (errno == EAGAIN || errno == EINTR)
 		return -EAGAIN;
+	if (errno == EPIPE) /* the reset was told to an earlier call */
+		errno = ECONNRESET;
 	return xr_error(-errno, "the connection broke: %s", strerror(errno));
 }
 

@@ -272,8 +272,8 @@ void xr_recover_step(struct xrdma_channel *ch);
 void xr_recover_due(struct xr_timer *t);
 /* RESUME came: 0; 1: it names another channel, which has taken the connection, and ch is gone. */
 int xr_recover_got_resume(struct xrdma_channel *ch, const uint8_t *data, size_t len);
-/* From now on it is known where the peer is. */
-void xr_recover_enable(struct xrdma_channel *ch);
+/* Note where the peer is, while the connection lives. */
+int xr_recover_enable(struct xrdma_channel *ch);
 /* True: it has been open before. */
 bool xr_recover_opened(struct xrdma_channel *ch);
 /* Another context of the same peer says HELLO: channels that wait for a dead one end. */

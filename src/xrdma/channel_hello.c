@@ -127,6 +127,8 @@ int xr_channel_say_hello(struct xrdma_channel *ch)
 	const struct xr_gid *gid;
 	int ret = choose_gid(ch, &gid);
 
+	if (!ret && !xr_recovering(ch))
+		ret = xr_recover_enable(ch);
 	if (ret)
 		return ret;
 	ch->gid_index = gid->index;

@@ -75,7 +75,6 @@ void xr_channel_probe_ended(struct xrdma_channel *ch)
 		return;
 	}
 	xr_channel_set_state(ch, XR_CH_OPENING);
-	xr_recover_enable(ch);
 	if (say_keys(ch) || xr_channel_boot_send(ch, XR_BLOCK_OPEN, NULL, 0))
 		xr_channel_break(ch, -ECONNRESET, xrdma_last_error());
 	else if (ch->peer_open)

@@ -379,11 +379,10 @@ int xr_recover_got_resume(struct xrdma_channel *ch, const uint8_t *data, size_t 
 	return 0;
 }
 
-void xr_recover_enable(struct xrdma_channel *ch)
+int xr_recover_enable(struct xrdma_channel *ch)
 {
 	ch->rec.from = xr_boot_peer(ch->boot);
-	if (ch->dialed && !ch->rec.target && xr_boot_target_new(ch->boot, &ch->rec.target))
-		ch->rec.resumable = false;
+	return ch->dialed ? xr_boot_target_new(ch->boot, &ch->rec.target) : 0;
 }
 
 bool xr_recover_opened(struct xrdma_channel *ch)

@@ -192,10 +192,11 @@ def storm(sides, port):
     env = xr.PLAIN + ('XRDMA_KEEPALIVE_MS=1000', 'XRDMA_QP_CACHE=0', 'XRDMA_SRQ=on',
                       f'XRDMA_MAX_PENDING={2 * STORM}', 'XRDMA_CONNECT_TIMEOUT_MS=60000')
     programs = xr.Programs(sides, port, env, env)
-    server = programs.serve('-k', str(STORM))
+    server = programs.serve('-k', str(STORM), '-s', '8192')
     start = time.monotonic()
-    client = programs.call('-c', str(STORM), '-n', '1', '-w', '3600000')
-    if not lab.wait_for(lambda: count(client, 'waiting'), 300):
+    client = programs.call('-c', str(STORM), '-n', '1', '-s', '8192', '-w', '3600000')
+    lab.wait_for(lambda: count(client, 'waiting') or client.poll() is not None, 300)
+    if not count(client, 'waiting'):
         opened = count(client, 'connected')
         lab.kill(client)
         lab.kill(server)

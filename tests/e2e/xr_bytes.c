@@ -10,8 +10,9 @@
  *	                                              dialed again; -w: wait before closing them,
  *	                                              or for SIGUSR1
  *
- * What a message must be follows from its channel's seed and its number. Exit status: 0 all right,
- * 1 set-up, 2 wrong bytes, 3 a channel failed. "figures:" lines tell what is held.
+ * -s BYTES, of both: no message is larger. What a message must be follows from its channel's seed
+ *and its number. Exit status: 0 all right, 1 set-up, 2 wrong bytes, 3 a channel failed. "figures:"
+ *lines tell what is held.
  */
 #include "base/clock.h"
 #include "base/rng.h"
@@ -66,6 +67,7 @@ static struct xrdma_context *ctx;
 static struct xrdma_region *region; /* the server's */
 static uint32_t n_channels = 1, n_calls = 200, n_closed, n_pending;
 static uint64_t n_bytes;
+static size_t largest = SIZE_MAX;
 static uint32_t block_ms, wait_ms, n_finished;
 static bool serving, redial;
 static int result;
@@ -84,9 +86,11 @@ static size_t len_of(const struct end *end, enum stream stream, uint32_t number)
 	const size_t n = sizeof(lens) / sizeof(lens[0]);
 	struct rng rng = {seed_of(end, stream, number) ^ 0x5a5a};
 
-	return stream == NOTE   ? rng_below(&rng, 200)
-	       : stream == SLOT ? 1 + rng_below(&rng, SLOT_BYTES)
-				: lens[rng_below(&rng, (uint32_t)n)];
+	size_t len = stream == NOTE   ? rng_below(&rng, 200)
+		     : stream == SLOT ? 1 + rng_below(&rng, SLOT_BYTES)
+				      : lens[rng_below(&rng, (uint32_t)n)];
+
+	return len < largest ? len : largest;
 }
 
 static void fill(uint8_t *p, size_t len, uint64_t seed)
@@ -528,7 +532,7 @@ int main(int argc, char **argv)
 {
 	uint32_t served_channels = UINT32_MAX;
 
-	for (int c; (c = getopt(argc, argv, "lrk:b:w:c:n:")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "lrk:b:w:s:c:n:")) != -1;) {
 		if (c == 'l')
 			serving = true;
 		else if (c == 'r')
@@ -537,6 +541,8 @@ int main(int argc, char **argv)
 			block_ms = (uint32_t)strtoul(optarg, NULL, 0);
 		else if (c == 'w')
 			wait_ms = (uint32_t)strtoul(optarg, NULL, 0);
+		else if (c == 's')
+			largest = strtoul(optarg, NULL, 0);
 		else if (c == 'k')
 			served_channels = (uint32_t)strtoul(optarg, NULL, 0);
 		else if (c == 'c')

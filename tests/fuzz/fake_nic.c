@@ -330,6 +330,10 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
 	struct fake_qp *qp = fake(ibv);
 
+	if (attr->qp_state == IBV_QPS_RESET) {
+		qp->error = false;
+		qp->head = qp->tail = 0;
+	}
 	if (attr->qp_state != IBV_QPS_ERR)
 		return 0;
 	qp->error = true;

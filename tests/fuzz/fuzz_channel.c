@@ -2,8 +2,9 @@
 /*
  * A whole context and a peer that lies to it, over TCP and over a NIC (fake_nic.h). The first byte
  * of an input: bit 0, the peer sets up a channel in good order first, else its bytes are what comes
- * over TCP; bit 1, READs of its memory are refused; bits 2 and up, how the application treats
- * messages. Whatever comes, the channel ends, nothing of it is left, and the next one is served.
+ * over TCP; bit 1, READs of its memory are refused; bit 7, channels recover; bits in between, how
+ * the application treats messages. Whatever comes, the channel ends, nothing of it is left, and the
+ * next one is served.
  *
  * Then records, each of a byte that says which: see step().
  */
@@ -14,6 +15,7 @@
 #include "xrdma/hello.h"
 #include "xrdma/keys.h"
 #include "xrdma/proto.h"
+#include "xrdma/resume.h"
 #include "xrdma/xrdma.h"
 
 #include <arpa/inet.h>
@@ -36,6 +38,11 @@ struct bytes {
 	size_t left;
 };
 
+/* What the peer knows of the channel, and what it has been told. */
+static struct {
+	uint64_t incarnation, token;
+	uint32_t epoch; /* of its next HELLO */
+} known;
 static struct xrdma_context *ctx;
 static struct xrdma_region *region;
 static int port;
@@ -92,6 +99,8 @@ static void on_region(struct xrdma_channel *of, struct xrdma_remote_region *r, v
 
 static void on_event(struct xrdma_channel *of, enum xrdma_event event, int status, void *arg)
 {
+	if (event == XRDMA_BROKEN || event == XRDMA_RECOVERED)
+		return;
 	ch = event == XRDMA_CONNECTED ? of : NULL;
 	remote = NULL;
 	if (ch)
@@ -166,7 +175,7 @@ static int dial(void)
 
 static void say(int fd, uint8_t type, const void *block, size_t len)
 {
-	uint8_t frame[XR_FRAME_HEAD + XR_HELLO_BYTES];
+	uint8_t frame[XR_FRAME_HEAD + 512];
 
 	xr_frame_head(type, len, frame);
 	if (len)
@@ -174,14 +183,15 @@ static void say(int fd, uint8_t type, const void *block, size_t len)
 	(void)send(fd, frame, XR_FRAME_HEAD + len, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void handshake(int fd)
+/* Its HELLO, and what it can be told of without an answer. */
+static void say_hello(int fd, const uint8_t *token)
 {
 	static uint8_t probe[PROBE];
 	struct xr_hello hello = {
 		.version_min = 1,
 		.version_max = 1,
 		.incarnation = 42,
-		.epoch = EPOCH,
+		.epoch = known.epoch,
 		.qpn = QPN,
 		.gid_type = XR_GID_ROCE_V2,
 		.mtu = 1024,
@@ -195,8 +205,8 @@ static void handshake(int fd)
 		.max_calls = 64,
 		.probe_bytes = PROBE,
 	};
-	const struct xr_key key = {(uintptr_t)probe, 1, EPOCH};
-	struct rng rng = {hello.incarnation ^ (uint64_t)EPOCH << 32 ^ QPN};
+	const struct xr_key key = {(uintptr_t)probe, 1, known.epoch};
+	struct rng rng = {hello.incarnation ^ (uint64_t)known.epoch << 32 ^ QPN};
 	uint8_t block[XR_HELLO_BYTES];
 
 	inet_pton(AF_INET6, "::ffff:127.0.0.1", &hello.gid);
@@ -206,11 +216,37 @@ static void handshake(int fd)
 	fake_nic.readable = probe;
 	fake_nic.readable_bytes = PROBE;
 	say(fd, XR_BLOCK_HELLO, block, xr_hello_encode(&hello, block));
-	say(fd, XR_BLOCK_READY, NULL, 0);
+	say(fd, XR_BLOCK_READY, token, token ? XR_TOKEN_BYTES : 0);
+}
+
+/* What it is told: by whom, and by which token it may come again. */
+static void listen_to(int fd)
+{
+	uint8_t heard[4096];
+	ssize_t n = recv(fd, heard, sizeof(heard), MSG_DONTWAIT);
+	struct xr_hello hello;
+	struct xr_frame frame;
+
+	for (size_t at = 0; n > 0 && xr_frame_parse(heard + at, (size_t)n - at, &frame) == 1;
+	     at += XR_FRAME_HEAD + frame.len) {
+		if (frame.type == XR_BLOCK_HELLO && !xr_hello_decode(frame.data, frame.len, &hello))
+			known.incarnation = hello.incarnation;
+		if (frame.type == XR_BLOCK_READY && frame.len >= XR_TOKEN_BYTES)
+			known.token = get_be64(frame.data);
+	}
+}
+
+static void handshake(int fd, bool recovers)
+{
+	static const uint8_t token[XR_TOKEN_BYTES] = {7};
+
+	known.epoch = EPOCH;
+	say_hello(fd, recovers ? token : NULL);
 	say(fd, XR_BLOCK_OPEN, NULL, 0);
 	for (unsigned i = 0; i < POLLS && !ch; i++)
 		poll_some(1);
 	assert(ch);
+	listen_to(fd);
 }
 
 static uint8_t take(struct bytes *b)
@@ -235,7 +271,7 @@ static void send_message(struct bytes *b, bool honest)
 	b->left -= size;
 	imm = xr_imm(next_seq, (uint16_t)(honest ? stat_of("msgs_sent") : take(b)));
 	if (honest) {
-		put_be32(p + 12, EPOCH);
+		put_be32(p + 12, known.epoch);
 		if (p[0] > 0 && p[0] < XR_N_TYPES)
 			next_seq += xr_type_windowed((enum xr_type)p[0]);
 	} else {
@@ -244,10 +280,70 @@ static void send_message(struct bytes *b, bool honest)
 	(void)fake_receive(p, size % 5 == 4 ? sizeof(p) / 2 + 12 : size, imm, size % 31 != 30);
 }
 
-static void step(int fd, struct bytes *b)
+/* A block of the peer's, some of its bytes not as they should be. */
+static void say_bent(int fd, uint8_t type, uint8_t *block, size_t len, struct bytes *b)
+{
+	for (unsigned n = take(b) % 4; n && len; n--) {
+		size_t at = take(b) % len;
+
+		block[at] ^= take(b);
+	}
+	say(fd, type, block, len);
+}
+
+/* The keys of regions that the peer may never have told of. */
+static void say_keys(int fd, struct bytes *b)
+{
+	uint8_t keys[4 * XR_KEYS_ENTRY_BYTES];
+	uint32_t n = take(b) % 5;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct xr_key key = {0x1000 * (i + 1), i + 1, known.epoch};
+
+		put_be32(keys + i * XR_KEYS_ENTRY_BYTES, i);
+		xr_key_encode(&key, keys + i * XR_KEYS_ENTRY_BYTES + 4);
+	}
+	say_bent(fd, XR_BLOCK_KEYS, keys, n * XR_KEYS_ENTRY_BYTES, b);
+}
+
+/* The peer is broken, and comes again: over the same connection or another. Returns which. */
+static int resume(int fd, struct bytes *b)
+{
+	uint8_t how = take(b), block[XR_RESUME_BYTES];
+	const struct xr_resume r = {
+		.incarnation = known.incarnation,
+		.token = known.token,
+		.epoch = known.epoch,
+		.window = {.next = next_seq, .consumed = (uint16_t)stat_of("msgs_sent")},
+		.status = -ETIMEDOUT,
+	};
+
+	if (how & 1) {
+		close(fd);
+		poll_some(how & 8 ? 20 : 0);
+		fd = dial();
+	}
+	xr_resume_encode(&r, block);
+	say_bent(fd, XR_BLOCK_RESUME, block, sizeof(block), b);
+	poll_some(how & 2 ? 30 : 2);
+	known.epoch = r.epoch + 1;
+	say_hello(fd, NULL);
+	if (how & 4)
+		poll_some(30);
+	say_keys(fd, b);
+	say(fd, XR_BLOCK_OPEN, NULL, 0);
+	poll_some(60);
+	listen_to(fd);
+	return fd;
+}
+
+/* Returns the connection to go on with. */
+static int step(int fd, struct bytes *b, bool recovers)
 {
 	uint8_t how = take(b);
 
+	if (recovers && how >= 0xe0)
+		return resume(fd, b);
 	switch (how % 8) {
 	case 0:
 	case 1:
@@ -271,6 +367,7 @@ static void step(int fd, struct bytes *b)
 		say(fd, take(b), NULL, 0);
 	}
 	poll_some(2);
+	return fd;
 }
 
 /* ---- */
@@ -278,7 +375,7 @@ static void step(int fd, struct bytes *b)
 static void set_up(void)
 {
 	static const char *const options[][2] = {
-		{"srq", "off"},         {"recovery_ms", "0"},      {"qp_cache", "0"},
+		{"srq", "off"},         {"backoff_max_ms", "1"},   {"qp_cache", "0"},
 		{"window", "8"},        {"control", "4"},          {"small_bytes", "1024"},
 		{"frag_bytes", "4096"}, {"max_msg", "1M"},         {"rx_budget_bytes", "8M"},
 		{"huge", "off"},        {"housekeeping_us", "10"}, {"trim_ms", "3600000"},
@@ -321,19 +418,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct bytes b = {data, len};
 	uint8_t mode = take(&b);
+	bool recovers = mode & 0x80;
 	int fd;
 
 	if (!ctx)
 		set_up();
 	habit = mode >> 2;
+	assert(xrdma_set(ctx, "recovery_ms", recovers ? "5000" : "0") == 0);
 	n_seen = 0;
 	next_seq = 0;
 	fake_nic.refuse_reads = mode & 2;
 	fd = dial();
 	if (mode & 1) {
-		handshake(fd);
+		handshake(fd, recovers);
 		while (b.left)
-			step(fd, &b);
+			fd = step(fd, &b, recovers);
 	} else {
 		while (b.left) { /* in pieces */
 			size_t n = 1 + take(&b);
