@@ -129,6 +129,21 @@ enum xrdma_event {
 	 * nothing had happened; one-sided operations are done again, with the new keys of regions.
 	 */
 	XRDMA_RECOVERED,
+	/*
+	 * From now on TCP carries the channel, since RDMA does not work (option transport): what
+	 * failed last, as of XRDMA_BROKEN; -EHOSTUNREACH: no path leads to the peer's device; 0: an
+	 * option of either side wants it so. Follows XRDMA_CONNECTED or XRDMA_RECOVERED. All works
+	 * as by RDMA, slower.
+	 */
+	XRDMA_MOCKED,
+	/* RDMA works again, and carries it from now on; status 0. Nothing was lost, and nobody need
+	 * do anything. */
+	XRDMA_UNMOCKED,
+};
+
+enum xrdma_transport {
+	XRDMA_RDMA,
+	XRDMA_TCP,
 };
 
 struct xrdma_handlers {
@@ -155,6 +170,11 @@ XRDMA_API int xrdma_connect(struct xrdma_context *ctx, const char *address,
 
 /* Idempotent. What was accepted before is sent first; XRDMA_CLOSED follows. */
 XRDMA_API void xrdma_channel_close(struct xrdma_channel *ch);
+
+/* What carries it, or did before it broke. *ret_reason (may be NULL): status of XRDMA_MOCKED, or a
+ * later failure of RDMA; 0 by RDMA. */
+XRDMA_API enum xrdma_transport xrdma_channel_transport(const struct xrdma_channel *ch,
+						       int *ret_reason);
 
 XRDMA_API void xrdma_channel_set_user(struct xrdma_channel *ch, void *user);
 XRDMA_API void *xrdma_channel_user(const struct xrdma_channel *ch);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The bootstrap connection: TCP, with TLS 1.3 as the options and the addresses demand, carrying
- * blocks of a type and up to 64 KiB. Never blocks (but see xr_boot_connect), never raises SIGPIPE.
+ * blocks of a type and up to 66 KiB. Never blocks (but see xr_boot_connect), never raises SIGPIPE.
  *
  * Sans loop: the caller polls xr_boot_fd() for xr_boot_events(), calls xr_boot_io() when it is
  *ready or xr_boot_deadline() has passed, then takes blocks with xr_boot_next() until there are
@@ -29,8 +29,9 @@ struct xr_boot;
 struct xr_boot_listener;
 
 enum {
-	XR_BOOT_BLOCK_MAX = 65536,
-	XR_BOOT_QUEUE_MAX = 131072, /* bytes waiting to be sent */
+	XR_BOOT_BLOCK_MAX = 66 << 10,  /* a message of the largest small_bytes, and its head */
+	XR_BOOT_QUEUE_MAX = 192 << 10, /* bytes waiting to be sent */
+	XR_BOOT_ROOM_BYTES = 32 << 10, /* xr_boot_has_room() */
 };
 
 /* What all bootstrap connections of a context share; outlives them. */
@@ -109,6 +110,13 @@ int xr_boot_next(struct xr_boot *boot, uint8_t *ret_type, const uint8_t **ret_da
  * XR_BOOT_QUEUE_MAX. -EMSGSIZE. Or the error of a dead connection.
  */
 int xr_boot_send(struct xr_boot *boot, uint8_t type, const void *data, size_t len, uint64_t now);
+/* A block from several pieces. */
+struct iovec;
+int xr_boot_send_parts(struct xr_boot *boot, uint8_t type, const struct iovec *parts, unsigned n,
+		       uint64_t now);
+/* Open, and so little waits that payloads may be queued, leaving room for what else is to be said.
+ */
+bool xr_boot_has_room(const struct xr_boot *boot);
 bool xr_boot_sent_all(const struct xr_boot *boot);
 
 /* The bootstrap is over: the deadline for all of it is off, and it counts as pending no more. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 
 enum { FIRST_BYTES = 1024 };
 
@@ -195,33 +196,64 @@ int xr_boot_flush(struct xr_boot *boot)
 	return 0;
 }
 
-int xr_boot_send(struct xr_boot *boot, uint8_t type, const void *data, size_t len, uint64_t now)
+static size_t bytes_of(const struct iovec *parts, unsigned n)
 {
-	size_t all = boot->out.len + XR_FRAME_HEAD + len;
-	uint8_t *end;
-	int err;
+	size_t len = 0;
 
-	boot->now = now;
+	for (unsigned i = 0; i < n; i++)
+		len += parts[i].iov_len;
+	return len;
+}
+
+/* Room behind what waits for a block of so many bytes, its head included. */
+static int make_room(struct xr_boot *boot, size_t len)
+{
 	if (boot->state == XR_BOOT_DEAD)
 		return xr_error(boot->err, "%s", boot->why);
 	if (len > XR_BOOT_BLOCK_MAX)
 		return xr_error(-EMSGSIZE, "a block of %zu bytes: expected %u at most", len,
 				XR_BOOT_BLOCK_MAX);
-	if (all > XR_BOOT_QUEUE_MAX)
+	if (boot->out.len + XR_FRAME_HEAD + len > XR_BOOT_QUEUE_MAX)
 		return xr_error(-EAGAIN, "%zu bytes wait to be sent to %s already", boot->out.len,
 				boot->peer_text);
-	err = buf_reserve(&boot->out, all);
+	return buf_reserve(&boot->out, boot->out.len + XR_FRAME_HEAD + len);
+}
+
+int xr_boot_send_parts(struct xr_boot *boot, uint8_t type, const struct iovec *parts, unsigned n,
+		       uint64_t now)
+{
+	size_t len = bytes_of(parts, n);
+	int err = make_room(boot, len);
+	uint8_t *end;
+
+	boot->now = now;
 	if (err)
 		return err;
 	end = boot->out.data + boot->out.len;
 	xr_frame_head(type, len, end);
-	if (len > 0)
-		memcpy(end + XR_FRAME_HEAD, data, len);
-	boot->out.len = all;
+	end += XR_FRAME_HEAD;
+	for (unsigned i = 0; i < n; i++) {
+		if (parts[i].iov_len)
+			memcpy(end, parts[i].iov_base, parts[i].iov_len);
+		end += parts[i].iov_len;
+	}
+	boot->out.len += XR_FRAME_HEAD + len;
 	/* A failure here is found again, or its better reason read, by xr_boot_io(). */
 	if (boot->state == XR_BOOT_OPEN && xr_boot_flush(boot))
 		boot->more = true;
 	return 0;
+}
+
+int xr_boot_send(struct xr_boot *boot, uint8_t type, const void *data, size_t len, uint64_t now)
+{
+	const struct iovec part = {(void *)(uintptr_t)data, len};
+
+	return xr_boot_send_parts(boot, type, &part, 1, now);
+}
+
+bool xr_boot_has_room(const struct xr_boot *boot)
+{
+	return boot->state == XR_BOOT_OPEN && boot->out.len < XR_BOOT_ROOM_BYTES;
 }
 
 bool xr_boot_sent_all(const struct xr_boot *boot)

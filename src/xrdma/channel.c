@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DRAIN_NS = 1000000000, CHANNEL_TIMERS = 5 };
+enum { DRAIN_NS = 1000000000, CHANNEL_TIMERS = 6 };
 
 #define TO(state) (1U << XR_CH_##state)
 
@@ -210,6 +210,7 @@ static void destroy(struct xrdma_channel *ch)
 	timer_remove(&ctx->timers, &ch->drain_timer.timer);
 	timer_remove(&ctx->timers, &ch->alive_timer.timer);
 	timer_remove(&ctx->timers, &ch->rec.timer.timer);
+	timer_remove(&ctx->timers, &ch->mock.timer.timer);
 	xr_boot_target_free(ch->rec.target);
 	ctx->n_timers -= CHANNEL_TIMERS;
 	list_del(&ch->link);
@@ -259,6 +260,7 @@ int xr_channel_new(struct xrdma_context *ctx, const struct xrdma_handlers *handl
 	xr_timer_init(&ch->drain_timer, drain_late);
 	xr_timer_init(&ch->boot_timer, xr_channel_boot_due);
 	xr_timer_init(&ch->rec.timer, xr_recover_due);
+	xr_mock_init(ch);
 	xr_timer_init(&ch->alive_timer, xr_keepalive_due);
 	list_add_tail(&ctx->channels, &ch->link);
 	ret = init_parts(ch);
@@ -394,6 +396,7 @@ static void drain(struct xrdma_channel *ch)
 {
 	enum xr_ch_state from = ch->state;
 
+	xr_mock_stop(ch);
 	xr_channel_set_state(ch, XR_CH_DRAINING);
 	if (from == XR_CH_WAITING)
 		ch->drained = true;
@@ -480,7 +483,7 @@ void xrdma_channel_close(struct xrdma_channel *ch)
 	if (xr_context_guard(ch->ctx) || ch->close_asked)
 		return;
 	ch->close_asked = true;
-	if (ch->state < XR_CH_OPEN && !xr_recovering(ch))
+	if (ch->rec.open_epoch == 0)
 		xr_channel_fail(ch, -ECANCELED, "closed before it was connected");
 	xr_channel_touch(ch);
 }

@@ -5,7 +5,7 @@
  * Timers: `ack`, an acknowledgement has waited long enough for a message to ride on; `boot`, the
  * deadline of the TCP connection; `drain`, the queue pair has not ended all its work requests;
  * `alive_timer`, nothing was heard of the peer for long; `rec.timer`, the next step of a recovery
- * is due, or its end.
+ * is due, or its end; `mock.timer`, mock.h.
  */
 #ifndef XR_CHANNEL_H
 #define XR_CHANNEL_H
@@ -13,6 +13,7 @@
 #include "xrdma/context.h"
 #include "xrdma/fault.h"
 #include "xrdma/hello.h"
+#include "xrdma/mock.h"
 #include "xrdma/negotiate.h"
 #include "xrdma/resume.h"
 #include "xrdma/rpc.h"
@@ -67,7 +68,9 @@ struct xr_qp_shape {
 struct xr_recovery {
 	bool resumable;    /* the peer has given a token */
 	bool active;       /* broken, and not open again */
+	bool planned;      /* by us, to move to RDMA; until an attempt fails */
 	bool untold;       /* XRDMA_BROKEN is to be told */
+	bool told;         /* it was */
 	bool sent, got;    /* RESUME, over the connection at hand */
 	bool refused;      /* the peer said that it is over */
 	bool orphan;       /* the peer's connection ended without a word */
@@ -75,7 +78,7 @@ struct xr_recovery {
 	struct list moves; /* one-sided operations that wait for them */
 	int status;        /* why it broke */
 	unsigned attempts;
-	uint32_t open_epoch;                /* in which it was open last */
+	uint32_t open_epoch;                /* in which it was open last; 0: never yet */
 	uint64_t opened_at, since, give_up; /* ns */
 	uint64_t due;                       /* the next attempt, or the end of this one */
 	uint64_t our_token, their_token;
@@ -124,15 +127,17 @@ struct xrdma_channel {
 	struct ibv_qp *qp;
 	struct xr_qp_shape shape;
 	struct xr_rq own_rq;
-	struct xr_rq *rq; /* own_rq or the context's */
+	struct xr_rq *rq;      /* own_rq or the context's */
+	struct xr_tcp_qp *tcp; /* what qp is of, if it is none of the device */
 	UT_hash_handle by_qpn;
 	struct xr_flow_queue flow;
 	struct xr_wqe *wqes;
 	uint32_t wqe_mask;
 	struct xr_buf heads; /* XR_HEAD_STRIDE for each work request, and our probe */
 	uint32_t max_inline;
-	uint32_t cq_promised, rx_promised;
-	uint32_t psn, gid_index;
+	uint32_t cq_promised;
+	uint32_t rx_promised; /* by the context's shared queue */
+	uint32_t gid_index;
 
 	/* sending */
 	struct xr_window win;
@@ -158,6 +163,7 @@ struct xrdma_channel {
 	bool peer_open;
 	uint32_t epoch; /* the highest so far */
 	struct xr_recovery rec;
+	struct xr_mock mock;
 
 	struct xr_mws mws;
 	struct xr_mws_read mws_read;
@@ -221,6 +227,11 @@ struct xrdma_channel *xr_channel_by_handle(struct xrdma_context *ctx, uint32_t h
 /* Our HELLO, with a queue pair that is new or reset. */
 int xr_channel_say_hello(struct xrdma_channel *ch);
 int xr_channel_got_hello(struct xrdma_channel *ch, const uint8_t *data, size_t len);
+int xr_channel_choose_gid(struct xrdma_channel *ch, const struct xr_gid **ret_gid);
+/* A HELLO about a queue pair; what it says of a probe is there to be read from now on. */
+int xr_channel_describe_qp(struct xrdma_channel *ch, uint32_t qpn, const struct xr_gid *gid,
+			   struct xr_hello *ret_hello);
+uint8_t *xr_channel_our_probe(const struct xrdma_channel *ch);
 /* What a probe has to read: bytes that follow from a HELLO. */
 void xr_probe_pattern(uint64_t incarnation, uint32_t epoch, uint32_t qpn,
 		      uint8_t out[XR_PROBE_BYTES]);
@@ -238,6 +249,8 @@ void xr_channel_opened(struct xrdma_channel *ch);
 int xr_channel_boot_watch(struct xrdma_channel *ch);
 int xr_channel_boot_send(struct xrdma_channel *ch, enum xr_block_type type, const void *data,
 			 size_t len);
+/* Something was sent. */
+void xr_channel_boot_rewatch(struct xrdma_channel *ch);
 /* Something may have come, or may go. */
 void xr_channel_boot_step(struct xrdma_channel *ch);
 void xr_channel_boot_due(struct xr_timer *t);
@@ -253,6 +266,8 @@ void xr_listeners_close(struct xrdma_context *ctx); /* listener.c */
  * In the middle of a recovery: this attempt has failed.
  */
 void xr_channel_break(struct xrdma_channel *ch, int status, const char *why);
+/* The same without trouble: to go on by the other transport. */
+void xr_recover_move(struct xrdma_channel *ch, const char *why);
 /* Is it on the way from broken to open? */
 static inline bool xr_recovering(const struct xrdma_channel *ch)
 {
@@ -286,8 +301,21 @@ void xr_keepalive_due(struct xr_timer *t);
 
 /* ---- queue pair: verbs_qp.c ---- */
 
-int xr_qp_new(struct xrdma_channel *ch);
+/* rdma: not if the channel goes by TCP: then all but the queue pair itself. */
+int xr_qp_new(struct xrdma_channel *ch, bool rdma);
+/* By TCP, if that is what was agreed. */
 int xr_qp_connect(struct xrdma_channel *ch, uint32_t gid_index);
+
+/* How a queue pair that is in INIT reaches another. */
+struct xr_qp_link {
+	const struct xr_hello *peer;
+	uint32_t mtu, psn, gid_index;
+	uint8_t reads_in, reads_out;
+};
+int xr_qp_link(struct xrdma_context *ctx, struct ibv_qp *qp, const struct xr_qp_link *link);
+/* One in INIT, for nothing but READs, one at a time. */
+int xr_qp_probe_new(struct xrdma_context *ctx, struct ibv_qp **ret_qp);
+
 /* Queue pairs of closed channels: qp_cache.c. True: the cache has it, reset. It has ended all its
  * work requests. */
 bool xr_qp_cache_put(struct xrdma_context *ctx, struct ibv_qp *qp, const struct xr_qp_shape *shape);
@@ -298,8 +326,8 @@ void xr_qp_cache_free(struct xrdma_context *ctx);
 
 /* Reset it, for another connection; destroys it instead if it has not ended its work requests. */
 void xr_qp_reset(struct xrdma_channel *ch);
-/* Ready to be connected again, receives posted. */
-int xr_qp_rebuild(struct xrdma_channel *ch);
+/* Ready to be connected again, receives posted; without rdma there is none. */
+int xr_qp_rebuild(struct xrdma_channel *ch, bool rdma);
 void xr_qp_error(struct xrdma_channel *ch);
 void xr_qp_free(struct xrdma_channel *ch);
 

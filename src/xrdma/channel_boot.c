@@ -2,6 +2,7 @@
 /* The TCP connection of a channel: blocks in and out, and what its end means. */
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
+#include "xrdma/tcp_qp.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@ int xr_channel_boot_send(struct xrdma_channel *ch, enum xr_block_type type, cons
 	return xr_boot_send(ch->boot, (uint8_t)type, data, len, ch->ctx->now);
 }
 
-static void watch_boot(struct xrdma_channel *ch)
+void xr_channel_boot_rewatch(struct xrdma_channel *ch)
 {
 	xr_watch_change(ch->ctx, &ch->boot_watch, xr_boot_fd(ch->boot), xr_boot_events(ch->boot));
 	xr_timer_set(ch->ctx, &ch->boot_timer, xr_boot_deadline(ch->boot));
@@ -88,6 +89,8 @@ void xr_channel_boot_step(struct xrdma_channel *ch)
 
 	if (ret > 0)
 		return;
+	if (ch->tcp)
+		xr_tcp_qp_writable(ch->tcp);
 	if (ret)
 		block_failed(ch, ret);
 	if (!lost && ch->boot && *xr_boot_why(ch->boot) != '\0') /* of what we sent or looked for */
@@ -99,7 +102,7 @@ void xr_channel_boot_step(struct xrdma_channel *ch)
 	if (ch->boot && lost)
 		connection_ended(ch, lost);
 	else if (ch->boot)
-		watch_boot(ch);
+		xr_channel_boot_rewatch(ch);
 	xr_recover_step(ch);
 	xr_channel_touch(ch);
 }

@@ -24,7 +24,7 @@ void xr_probe_pattern(uint64_t incarnation, uint32_t epoch, uint32_t qpn,
 	}
 }
 
-static uint8_t *our_probe(const struct xrdma_channel *ch)
+uint8_t *xr_channel_our_probe(const struct xrdma_channel *ch)
 {
 	const struct xr_region_mem *probes = &ch->ctx->probes;
 
@@ -53,28 +53,42 @@ static uint32_t largest_message(const struct xr_conf *conf)
 	return fits < conf->max_msg ? (uint32_t)fits : conf->max_msg;
 }
 
-/* After a break only what belongs to the queue pair changes: limits stand. */
+int xr_channel_describe_qp(struct xrdma_channel *ch, uint32_t qpn, const struct xr_gid *gid,
+			   struct xr_hello *ret_hello)
+{
+	const struct ibv_mr *probes = ch->ctx->probes.mr;
+	struct xr_key probe = {.addr = (uintptr_t)xr_channel_our_probe(ch),
+			       .rkey = probes ? probes->rkey : ch->heads.rkey};
+	struct xr_hello h = ch->ours;
+
+	if (getrandom(&h.psn, sizeof(h.psn), 0) != sizeof(h.psn))
+		return xr_error(-EIO, "no random numbers");
+	h.psn &= 0xffffff;
+	h.qpn = qpn;
+	h.gid_type = gid ? (uint8_t)gid->type : XR_GID_ROCE_V2;
+	h.gid = gid ? gid->addr : in6addr_any;
+	h.probe_bytes = XR_PROBE_BYTES;
+	probe.epoch = h.epoch;
+	xr_key_encode(&probe, h.probe_block);
+	xr_probe_pattern(h.incarnation, h.epoch, h.qpn, xr_channel_our_probe(ch));
+	*ret_hello = h;
+	return 0;
+}
+
+/* After a break only what belongs to the queue pair changes: limits stand. gid NULL: by TCP. */
 static int fill_hello(struct xrdma_channel *ch, const struct xr_gid *gid)
 {
 	struct xrdma_context *ctx = ch->ctx;
 	struct xr_hello *h = &ch->ours;
-	struct xr_key probe = {.addr = (uintptr_t)our_probe(ch),
-			       .rkey = ctx->probes.mr ? ctx->probes.mr->rkey : ch->heads.rkey};
 
-	if (getrandom(&ch->psn, sizeof(ch->psn), 0) != sizeof(ch->psn))
-		return xr_error(-EIO, "no random numbers");
-	ch->psn &= 0xffffff;
 	h->version_min = XR_VERSION_MIN;
 	h->version_max = XR_VERSION_MAX;
 	if (!xr_recovering(ch))
 		h->flags = (ctx->conf.trace ? XR_HELLO_TRACE : 0) |
 			   (ctx->conf.mem_windows == XR_MEM_WINDOWS_TYPE2 ? XR_HELLO_WINDOWS : 0);
+	h->flags = (h->flags & (XR_HELLO_TRACE | XR_HELLO_WINDOWS)) | xr_mock_offer(ch);
 	h->incarnation = ctx->incarnation;
 	h->epoch = ch->epoch = xr_epoch_next(ch->epoch);
-	h->qpn = ch->qp->qp_num;
-	h->psn = ch->psn;
-	h->gid_type = (uint8_t)gid->type;
-	h->gid = gid->addr;
 	h->mtu = 128U << ctx->active_mtu;
 	if (h->mtu > ctx->conf.mtu)
 		h->mtu = ctx->conf.mtu;
@@ -84,11 +98,7 @@ static int fill_hello(struct xrdma_channel *ch, const struct xr_gid *gid)
 	h->frag_bytes = ctx->conf.frag_bytes;
 	h->max_msg = largest_message(&ctx->conf);
 	h->max_calls = ctx->conf.max_calls;
-	h->probe_bytes = XR_PROBE_BYTES;
-	probe.epoch = h->epoch;
-	xr_key_encode(&probe, h->probe_block);
-	xr_probe_pattern(h->incarnation, h->epoch, h->qpn, our_probe(ch));
-	return 0;
+	return xr_channel_describe_qp(ch, ch->qp ? ch->qp->qp_num : 0, gid, h);
 }
 
 static int read_gids(struct xrdma_context *ctx)
@@ -106,7 +116,7 @@ static int read_gids(struct xrdma_context *ctx)
 	return 0;
 }
 
-static int choose_gid(struct xrdma_channel *ch, const struct xr_gid **ret_gid)
+int xr_channel_choose_gid(struct xrdma_channel *ch, const struct xr_gid **ret_gid)
 {
 	struct xrdma_context *ctx = ch->ctx;
 	const struct xr_gid_want want = {
@@ -124,15 +134,20 @@ static int choose_gid(struct xrdma_channel *ch, const struct xr_gid **ret_gid)
 int xr_channel_say_hello(struct xrdma_channel *ch)
 {
 	uint8_t block[XR_HELLO_BYTES];
-	const struct xr_gid *gid;
-	int ret = choose_gid(ch, &gid);
+	const struct xr_gid *gid = NULL;
+	bool rdma = !xr_mock_wanted(ch);
+	int ret = rdma ? xr_channel_choose_gid(ch, &gid) : 0;
 
+	if (ret && xr_mock_instead(ch, ret)) {
+		rdma = false;
+		ret = 0;
+	}
 	if (!ret && !xr_recovering(ch))
 		ret = xr_recover_enable(ch);
 	if (ret)
 		return ret;
-	ch->gid_index = gid->index;
-	ret = xr_recovering(ch) ? xr_qp_rebuild(ch) : xr_qp_new(ch);
+	ch->gid_index = gid ? gid->index : 0;
+	ret = xr_recovering(ch) ? xr_qp_rebuild(ch, rdma) : xr_qp_new(ch, rdma);
 	if (!ret)
 		ret = fill_hello(ch, gid);
 	if (ret)
@@ -176,8 +191,7 @@ static int agree(struct xrdma_channel *ch)
 	if (!ret && xr_recovering(ch))
 		ret = check_same(&agreed, &ch->agreed);
 	if (!ret)
-		ret = xr_gid_reachable((enum xr_gid_type)ch->ours.gid_type, &ch->ours.gid,
-				       (enum xr_gid_type)peer->gid_type, &peer->gid);
+		ret = xr_mock_agree(ch);
 	if (!ret && peer->probe_bytes < XR_PROBE_BYTES)
 		ret = xr_error(-EPROTO, "the peer's probe has %u bytes; %d are needed",
 			       peer->probe_bytes, XR_PROBE_BYTES);

@@ -350,6 +350,8 @@ int xr_channel_post_probe(struct xrdma_channel *ch)
 		.wr.rdma = {.remote_addr = m->key.addr, .rkey = m->key.rkey},
 	};
 
+	if (ch->ctx->faults && !ch->tcp)
+		xr_fault_probe(ch, ch->qp);
 	return post(ch, &wr, XR_WQE_PROBE, m, true);
 }
 
@@ -392,6 +394,8 @@ static void end_wqe(struct xrdma_channel *ch, const struct xr_wqe *wqe, int stat
 	case XR_WQE_PROBE:
 		if (status == 0)
 			xr_channel_probe_ended(ch);
+		else
+			xr_mock_failed(ch, status);
 		break;
 	case XR_WQE_MOVE:
 		xr_move_ended(ch, m, status);

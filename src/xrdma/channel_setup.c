@@ -16,6 +16,7 @@
 #include "xrdma/error.h"
 #include "xrdma/keys.h"
 #include "xrdma/region.h"
+#include "xrdma/tcp_qp.h"
 
 #include <errno.h>
 #include <string.h>
@@ -83,17 +84,17 @@ void xr_channel_probe_ended(struct xrdma_channel *ch)
 
 void xr_channel_opened(struct xrdma_channel *ch)
 {
-	bool recovered;
+	bool first;
 
 	xr_boot_established(ch->boot);
 	xr_channel_set_state(ch, XR_CH_OPEN);
-	recovered = xr_recover_opened(ch);
+	first = !xr_recover_opened(ch);
 	xr_keepalive_start(ch);
-	ch->ctx->stats.channels_opened += !recovered;
+	ch->ctx->stats.channels_opened += first;
 	ch->announced = true;
-	if (ch->handlers.on_event)
-		ch->handlers.on_event(ch, recovered ? XRDMA_RECOVERED : XRDMA_CONNECTED, 0,
-				      ch->arg);
+	if (ch->handlers.on_event && (first || ch->rec.told))
+		ch->handlers.on_event(ch, first ? XRDMA_CONNECTED : XRDMA_RECOVERED, 0, ch->arg);
+	xr_mock_opened(ch);
 }
 
 static int got_keys(struct xrdma_channel *ch, const uint8_t *data, size_t len)
@@ -145,6 +146,13 @@ int xr_channel_got_block(struct xrdma_channel *ch, uint8_t type, const uint8_t *
 		return xr_recover_got_resume(ch, data, len);
 	case XR_BLOCK_KEYS:
 		return got_keys(ch, data, len);
+	case XR_BLOCK_PROBE:
+		return xr_mock_got_probe(ch, data, len);
+	case XR_BLOCK_SEND:
+	case XR_BLOCK_READ:
+	case XR_BLOCK_WRITE:
+	case XR_BLOCK_ANSWER:
+		return xr_tcp_qp_got(ch, (enum xr_block_type)type, data, len);
 	case XR_BLOCK_BYE:
 		if (ch->state < XR_CH_OPEN && !xr_recovering(ch))
 			return xr_error(-EPROTO, "the peer says BYE at the wrong time");

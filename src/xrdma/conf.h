@@ -28,6 +28,12 @@ enum xr_choice {
 	XR_CHOICE_OFF,
 };
 
+enum xr_transport {
+	XR_TRANSPORT_AUTO, /* RDMA, and TCP while that does not work */
+	XR_TRANSPORT_RDMA,
+	XR_TRANSPORT_TCP,
+};
+
 struct xr_conf {
 	/* device and path */
 	char device[XR_NAME_BYTES]; /* a verbs device, or "auto" */
@@ -70,6 +76,10 @@ struct xr_conf {
 	uint32_t qp_cache;        /* queue pairs kept for the next channels */
 	uint32_t recovery_ms;     /* of a broken channel; 0: none */
 	uint32_t backoff_min_ms, backoff_max_ms;
+	enum xr_transport transport;
+	uint32_t mock_after;      /* attempts to recover by RDMA that fail; then TCP takes over */
+	uint32_t mock_back_after; /* probes of RDMA in a row that succeed; then it takes over */
+	uint32_t mock_probe_ms;   /* between them */
 	enum xr_choice tls;
 	char tls_cert[XR_PATH_BYTES];
 	char tls_key[XR_PATH_BYTES];

@@ -6,6 +6,7 @@
 
 static const char *const auto_on_off[] = {"auto", "on", "off", NULL};
 static const char *const mem_windows[] = {"off", "type1", "type2", NULL};
+static const char *const transports[] = {"auto", "force-rdma", "force-tcp", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 
 #define FIELD(member)                                                                              \
@@ -110,6 +111,20 @@ const struct xr_option xr_options[] = {
 	 .doc = "Wait before a recovery that has failed is tried again; doubles each time."},
 	{FIELD(backoff_max_ms), .type = XR_U32, .unit = "milliseconds", .min = 1, .max = 600000,
 	 .def = 1000, .runtime = true, .doc = "Longest wait between attempts to recover."},
+	{FIELD(transport), .type = XR_ENUM, .choices = transports, .def = XR_TRANSPORT_AUTO,
+	 .doc = "What carries messages. auto: RDMA, and while that does not work the TCP "
+		"connection of the set-up, if the peer agrees; force-tcp: never RDMA; force-rdma: "
+		"never TCP."},
+	{FIELD(mock_after), .type = XR_U32, .unit = "attempts", .min = 0, .max = 1000, .def = 3,
+	 .runtime = true,
+	 .doc = "So often RDMA must fail to set up or recover a channel before TCP takes over; 0: "
+		"at the first break."},
+	{FIELD(mock_back_after), .type = XR_U32, .unit = "probes", .min = 1, .max = 1000, .def = 3,
+	 .runtime = true,
+	 .doc = "So many probes of RDMA in a row must succeed before it takes over from TCP."},
+	{FIELD(mock_probe_ms), .type = XR_U32, .unit = "milliseconds", .min = 1, .max = 3600000,
+	 .def = 1000, .runtime = true,
+	 .doc = "Time between probes of RDMA; up to eight times as long while they fail."},
 	{FIELD(tls), .type = XR_ENUM, .choices = auto_on_off, .def = XR_CHOICE_AUTO,
 	 .doc = "TLS 1.3 of the connection that exchanges keys. auto: required, except between two "
 		"loopback addresses. off: plain TCP; whoever listens learns the keys."},

@@ -322,6 +322,7 @@ int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx)
 	list_init(&ctx->msg_chunks);
 	list_init(&ctx->hungry);
 	list_init(&ctx->owing);
+	list_init(&ctx->tcp_due);
 	list_init(&ctx->srq.debts);
 	list_init(&ctx->channels);
 	list_init(&ctx->touched);

@@ -43,6 +43,7 @@ enum xr_wr_kind {
 	XR_WR_SEND,   /* kind:2 handle:30 position:32 */
 	XR_WR_RECV,   /* kind:2 handle:30 epoch:16 place:16 */
 	XR_WR_SHARED, /* kind:2 0:30 place:32 */
+	XR_WR_PROBE,  /* kind:2 handle:30 1:1 number:31, which is no place: mock.c */
 };
 
 struct xr_entry {
@@ -75,9 +76,10 @@ struct xrdma_context {
 
 	struct xrdma_msg *free_msgs;
 	struct list msg_chunks;
-	struct list hungry; /* large messages that wait for receive memory, first come first */
-	struct list owing;  /* receive queues that wait for it too */
-	bool fed;           /* receive memory was released since they were looked at */
+	struct list hungry;  /* large messages that wait for receive memory, first come first */
+	struct list owing;   /* receive queues that wait for it too */
+	struct list tcp_due; /* channels' tcp_qp.h with something to do */
+	bool fed; /* receive memory was released, or the former joined, since they were looked at */
 
 	struct xr_rq srq; /* for many channels */
 	bool no_last_wqe; /* the device does not tell when a queue pair is done with it */

@@ -237,6 +237,20 @@ enum xr_verdict xr_fault_out(struct xrdma_channel *ch, uint8_t *head)
 	return XR_VERDICT_PASS;
 }
 
+void xr_fault_probe(struct xrdma_channel *ch, struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	const struct xr_rule *rule =
+		xr_filter_match(&ch->ctx->faults->filter, XR_DIR_OUT, ch->handle, XR_FILTER_PROBE);
+
+	if (!rule)
+		return;
+	ch->ctx->stats.faults++;
+	ch->faults.status = (uint8_t)rule->argument;
+	ch->faults.probe = true;
+	(void)ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+}
+
 bool xr_fault_again(struct xrdma_channel *ch)
 {
 	if (!ch->faults.again)
@@ -310,6 +324,9 @@ void xr_fault_completion(struct xrdma_context *ctx, struct ibv_wc *wc)
 		ch = xr_channel_by_handle(ctx, (uint32_t)(wc->wr_id >> 32) & 0x3fffffff);
 	if (!ch || !ch->faults.status)
 		return;
+	if (ch->faults.probe && (wc->wr_id >> 62 == XR_WR_RECV || wc->wr_id >> 62 == XR_WR_SHARED))
+		return; /* a bystander */
 	wc->status = (enum ibv_wc_status)ch->faults.status;
 	ch->faults.status = 0;
+	ch->faults.probe = false;
 }

@@ -26,6 +26,7 @@ struct xr_ch_faults {
 	uint8_t status;      /* enum ibv_wc_status of the first completion in error; 0: as it is */
 	bool pass_out;       /* the next message is looked at no more */
 	bool pass_in;
+	bool probe; /* status is of a probe */
 	bool again; /* what was just posted is to be posted once more */
 };
 
@@ -47,6 +48,8 @@ bool xr_fault_held(struct xrdma_channel *ch);
 enum xr_verdict xr_fault_out(struct xrdma_channel *ch, uint8_t *head);
 /* It was: post it again? */
 bool xr_fault_again(struct xrdma_channel *ch);
+/* A probe is about to be posted to qp. */
+void xr_fault_probe(struct xrdma_channel *ch, struct ibv_qp *qp);
 /* A message came. True: it was dealt with. */
 bool xr_fault_in(struct xrdma_channel *ch, struct xrdma_msg *m, const struct ibv_wc *wc);
 /* A work request ended in error: its status may be another. */

@@ -80,9 +80,9 @@ static int type_bits(char *names, unsigned *types)
 	     name = strtok_r(NULL, "+", &save)) {
 		int t = XR_MSG;
 
-		while (t < XR_N_TYPES && strcmp(xr_type_name((enum xr_type)t), name) != 0)
+		while (t < XR_FILTER_PROBE && strcmp(xr_type_name((enum xr_type)t), name) != 0)
 			t++;
-		if (t == XR_N_TYPES)
+		if (t == XR_FILTER_PROBE && strcmp(name, "PROBE") != 0)
 			return -EINVAL;
 		*types |= 1U << t;
 	}
@@ -112,7 +112,7 @@ static int parse_condition(struct xr_rule *r, const char *word, char *value)
 		if (type_bits(value, &r->types) == 0)
 			return 0;
 		return xr_error(-EINVAL, "filter: type= takes MSG, REQ, RSP, ERR_RSP, REGION, "
-					 "SLOT, ACK or BYE, several joined by +, " EXAMPLE);
+					 "SLOT, ACK, BYE or PROBE, several joined by +, " EXAMPLE);
 	} else if (strcmp(word, "p") == 0) {
 		good = fraction(value, &r->odds);
 	} else if (strcmp(word, "n") == 0) {
@@ -208,6 +208,9 @@ static int parse_rule(struct xr_filter *f, char *text)
 	ret = parse_action(&r, word, value);
 	while (!ret && (word = strtok_r(NULL, ":", &save)))
 		ret = parse_condition(&r, word, cut_value(word));
+	if (!ret && r.fault != XR_FAULT_FAIL && (r.types & 1U << XR_FILTER_PROBE))
+		ret = xr_error(-EINVAL, "filter: a PROBE can only fail, for example "
+					"fail=RETRY_EXC:type=PROBE");
 	if (ret)
 		return ret;
 	if (r.directions == 0)
@@ -256,7 +259,7 @@ static bool strikes(struct xr_filter *f, struct xr_rule *r)
 }
 
 const struct xr_rule *xr_filter_match(struct xr_filter *f, enum xr_direction direction,
-				      uint32_t channel, enum xr_type type)
+				      uint32_t channel, unsigned type)
 {
 	for (unsigned i = 0; i < f->n; i++) {
 		struct xr_rule *r = &f->rules[i];

@@ -7,8 +7,9 @@
  *	action    = "drop" | "delay=" MICROSECONDS | "duplicate" | "corrupt" | "fail=" STATUS
  *	condition = "in" | "out"		direction; both if none is named
  *		  | "ch=" NUMBER		handle of a channel
- *		  | "type=" TYPE { "+" TYPE }	MSG REQ RSP ERR_RSP REGION SLOT ACK BYE; if none is
- *						named, those that the window numbers: not ACK, BYE
+ *		  | "type=" TYPE { "+" TYPE }	MSG REQ RSP ERR_RSP REGION SLOT ACK BYE, or PROBE,
+ *the READ that proves a path of RDMA, which can only fail; if none is named, those that the window
+ *						numbers: not ACK, BYE, PROBE
  *		  | "p=" FRACTION		probability, 0..1
  *		  | "n=" NUMBER			strikes so often, then no more
  *		  | "after=" NUMBER		lets so many that match pass first
@@ -40,7 +41,7 @@ enum xr_direction {
 	XR_DIR_OUT = 2,
 };
 
-enum { XR_RULES_MAX = 16 };
+enum { XR_RULES_MAX = 16, XR_FILTER_PROBE = XR_N_TYPES };
 
 struct xr_rule {
 	enum xr_fault fault;
@@ -65,8 +66,8 @@ int xr_filter_parse(const char *text, struct xr_filter *ret_filter);
 
 int xr_filter_check(const char *text);
 
-/* The rule that strikes this message, or NULL. Counts. */
+/* The rule that strikes a message of this type, or XR_FILTER_PROBE; or NULL. Counts. */
 const struct xr_rule *xr_filter_match(struct xr_filter *f, enum xr_direction direction,
-				      uint32_t channel, enum xr_type type);
+				      uint32_t channel, unsigned type);
 
 #endif

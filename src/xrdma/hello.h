@@ -22,6 +22,12 @@ enum xr_block_type {
 	XR_BLOCK_BYE,    /* closing in good order; empty */
 	XR_BLOCK_RESUME, /* the channel is broken: resume.h */
 	XR_BLOCK_KEYS,   /* what is exported, with the keys of the new epoch: resume.h */
+	XR_BLOCK_PROBE,  /* does RDMA work again? A HELLO of a queue pair that is only for this:
+			    mock.c */
+	XR_BLOCK_SEND,   /* a message by TCP: tcp_qp.h */
+	XR_BLOCK_READ,
+	XR_BLOCK_WRITE,
+	XR_BLOCK_ANSWER,
 };
 
 enum {
@@ -35,6 +41,9 @@ enum {
 enum {
 	XR_HELLO_TRACE = 1,   /* messages may carry times, if both sides say so */
 	XR_HELLO_WINDOWS = 2, /* its large messages are in windows that the reader may invalidate */
+	XR_HELLO_MOCK = 4,    /* TCP may take over from RDMA, if both sides say so */
+	XR_HELLO_TCP = 8,     /* and does, in this epoch, if one says so */
+	XR_HELLO_FORCED = 16, /* and for good */
 };
 
 enum xr_gid_type {

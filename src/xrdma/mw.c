@@ -226,7 +226,7 @@ void xr_mw_read(struct xrdma_channel *ch, const struct xrdma_msg *m)
 {
 	struct xr_mws_read *read = &ch->mws_read;
 
-	if (!(ch->theirs.flags & XR_HELLO_WINDOWS) || !can_invalidate(ch->ctx) ||
+	if (ch->tcp || !(ch->theirs.flags & XR_HELLO_WINDOWS) || !can_invalidate(ch->ctx) ||
 	    read->n == XR_READ_MAX)
 		return;
 	read->at[read->n].rkey = m->key.rkey;

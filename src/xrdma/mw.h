@@ -12,8 +12,9 @@
  * A message invalidates one window at most, and never one that an earlier message acknowledged:
  * that one is its owner's to invalidate. So the two never meet.
  *
- * All windows are allocated with the queue pair, and are dead with it. The one that was bound
- * longest ago is bound next, so that its key's number, which has 8 bits to count in, recurs late.
+ * By TCP there are none: reach.c minds the bounds. All windows are allocated with the queue pair,
+ *and are dead with it. The one that was bound longest ago is bound next, so that its key's number,
+ *which has 8 bits to count in, recurs late.
  */
 #ifndef XRDMA_MW_H
 #define XRDMA_MW_H

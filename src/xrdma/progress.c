@@ -6,6 +6,7 @@
 #include "xrdma/error.h"
 #include "xrdma/log.h"
 #include "xrdma/monitor.h"
+#include "xrdma/tcp_qp.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -221,6 +222,11 @@ static void handle_receive(struct xrdma_context *ctx, const struct ibv_wc *wc)
 	if (!m || !ch || wc->status != IBV_WC_SUCCESS) {
 		int status = xr_wc_status(ctx, wc->status);
 
+		if (wc->wr_id >> 62 == XR_WR_PROBE) {
+			if (ch)
+				xr_mock_probe_ended(ch, (uint32_t)wc->wr_id, status);
+			return;
+		}
 		ctx->stats.stale_completions += !m || !ch;
 		if (m && shared)
 			(void)xr_rq_refill(&ctx->srq, m, NULL, 0);
@@ -261,6 +267,7 @@ static void settle(struct xrdma_context *ctx)
 		ctx->fed = false;
 		xr_large_feed(ctx);
 		xr_rq_pay_all(ctx);
+		xr_tcp_qp_poll(ctx);
 	}
 	xr_rq_flush(ctx);
 	for (struct list *node = list_pop(&ctx->touched); node; node = list_pop(&ctx->touched))
@@ -319,8 +326,10 @@ static int housekeeping(struct xrdma_context *ctx)
 {
 	uint64_t every_ns = ctx->conf.housekeeping_us * NSEC_PER_USEC;
 
-	/* Channels being set up wait for sockets, not for completions. */
-	ctx->housekeeping_at = ctx->now + (ctx->n_setting_up ? every_ns / 16 : every_ns);
+	/* Channels being set up, and those over TCP, wait for sockets, not for completions. */
+	if (ctx->n_setting_up || ctx->stats.tcp_channels)
+		every_ns /= 16;
+	ctx->housekeeping_at = ctx->now + every_ns;
 	trim_when_due(ctx);
 	xr_monitor_publish(ctx);
 	return handle_descriptors(ctx, 0);
@@ -412,7 +421,7 @@ static int handle_and_arm(struct xrdma_context *ctx)
 		n += xr_progress_completions(ctx);
 		n += xr_calls_end_cancelled(ctx);
 		total += n;
-	} while (n);
+	} while (n || ctx->fed);
 	xr_monitor_publish(ctx);
 	set_timer(ctx);
 	ctx->armed = true;

@@ -14,7 +14,10 @@
  *			KEYS: regions under new keys
  *	OPEN		what was queued is sent, one-sided operations start again
  *
- * An attempt that fails closes the TCP connection, so that nothing of it meets the next one.
+ * An attempt that fails closes the TCP connection, so that nothing of it meets the next one. After
+ * some that fail the queue pair is one over TCP (mock.c). Back to RDMA it is the same way, by a
+ * break that is planned: nobody is told of it unless it fails. A set-up whose probe fails is
+ * recovered too, if TCP may take over.
  *
  * A peer that has no such channel (it was restarted) refuses: the channel ends with -ECONNRESET, at
  * once, since what it held for us is gone. If nobody listens at the peer's address, likewise. At
@@ -39,9 +42,11 @@ static uint64_t ms(uint32_t n)
 
 /* ---- broken ---- */
 
+/* A set-up is, if TCP may do what RDMA did not. */
 static bool recoverable(const struct xrdma_channel *ch)
 {
-	return xr_established(ch) && ch->rec.resumable && ch->ctx->conf.recovery_ms && !ch->tcp_bye;
+	return (xr_established(ch) || (ch->state == XR_CH_PROBING && xr_mock_possible(ch))) &&
+	       ch->rec.resumable && ch->ctx->conf.recovery_ms && !ch->tcp_bye;
 }
 
 /* Of one that was never open, its set-up is what goes on. */
@@ -57,7 +62,9 @@ static void begin(struct xrdma_channel *ch, int status)
 	uint64_t now = ch->ctx->now, patience = ms(ch->ctx->conf.backoff_max_ms);
 	struct xr_recovery *rec = &ch->rec;
 
-	rec->active = rec->untold = true;
+	rec->active = true;
+	rec->told = rec->planned = false;
+	rec->untold = rec->open_epoch != 0;
 	rec->status = status;
 	/* One that breaks again at once is the same trouble still. */
 	if (now - rec->opened_at > patience || rec->since == 0) {
@@ -69,7 +76,31 @@ static void begin(struct xrdma_channel *ch, int status)
 	rec->give_up = rec->since + patience_ns(ch);
 	ch->close_asked |= ch->state > XR_CH_OPEN;
 	ch->bye_sent = ch->bye_ended = ch->bye_received = false;
-	ch->ctx->stats.breaks += rec->open_epoch != 0;
+}
+
+/* Nothing flows from here on; go on when the queue pair has ended. */
+static void interrupt(struct xrdma_channel *ch)
+{
+	if (ch->probe && ch->probe->wrs == 0) {
+		xr_msg_put(ch->probe);
+		ch->probe = NULL;
+	}
+	timer_off(&ch->ack_timer.timer);
+	timer_off(&ch->alive_timer.timer);
+	timer_off(&ch->rec.timer.timer);
+	xr_mock_stop(ch);
+	xr_channel_set_state(ch, XR_CH_BREAKING);
+	xr_channel_stop(ch);
+}
+
+/* What was to happen unnoticed is trouble now. */
+static void not_as_planned(struct xrdma_channel *ch, int status)
+{
+	if (!ch->rec.planned)
+		return;
+	ch->rec.planned = false;
+	ch->rec.untold = true;
+	ch->rec.status = status;
 }
 
 static void next_attempt(struct xrdma_channel *ch)
@@ -77,6 +108,7 @@ static void next_attempt(struct xrdma_channel *ch)
 	xr_channel_boot_close(ch);
 	ch->rec.sent = ch->rec.got = false;
 	ch->rec.attempts++;
+	ch->mock.back = false;
 }
 
 void xr_channel_break(struct xrdma_channel *ch, int status, const char *why)
@@ -90,19 +122,25 @@ void xr_channel_break(struct xrdma_channel *ch, int status, const char *why)
 	xr_error(status, "channel broken: %s", why);
 	log_info("channel %u %s: %s (%s)", ch->handle,
 		 xr_recovering(ch) ? "is not recovered yet" : "breaks", why, strerror(-status));
-	if (xr_recovering(ch))
+	if (xr_recovering(ch)) {
+		not_as_planned(ch, status);
 		next_attempt(ch);
-	else
+	} else {
 		begin(ch, status);
-	if (ch->probe && ch->probe->wrs == 0) {
-		xr_msg_put(ch->probe);
-		ch->probe = NULL;
+		ch->ctx->stats.breaks += ch->rec.open_epoch != 0;
 	}
-	timer_off(&ch->ack_timer.timer);
-	timer_off(&ch->alive_timer.timer);
-	timer_off(&ch->rec.timer.timer);
-	xr_channel_set_state(ch, XR_CH_BREAKING);
-	xr_channel_stop(ch);
+	interrupt(ch);
+}
+
+void xr_recover_move(struct xrdma_channel *ch, const char *why)
+{
+	if (!recoverable(ch))
+		return;
+	log_info("channel %u is to move: %s", ch->handle, why);
+	begin(ch, -ECONNRESET);
+	ch->rec.planned = true;
+	ch->rec.untold = false;
+	interrupt(ch);
 }
 
 /* When to look again: the next step is due, or it is time to give up. */
@@ -137,6 +175,8 @@ void xr_recover_boot_lost(struct xrdma_channel *ch, int status, const char *why)
 	}
 	xr_channel_boot_close(ch);
 	rec->sent = rec->got = false;
+	ch->mock.back = false;
+	not_as_planned(ch, status);
 	if (ch->state != XR_CH_BREAKING && ch->state != XR_CH_WAITING)
 		xr_channel_break(ch, status, why);
 	else if (!was_open)
@@ -155,6 +195,16 @@ void xr_recover_boot_lost(struct xrdma_channel *ch, int status, const char *why)
 		schedule_attempt(ch);
 }
 
+static void tell_broken(struct xrdma_channel *ch)
+{
+	if (!ch->rec.untold)
+		return;
+	ch->rec.untold = false;
+	ch->rec.told = true;
+	if (ch->handlers.on_event)
+		ch->handlers.on_event(ch, XRDMA_BROKEN, ch->rec.status, ch->arg);
+}
+
 void xr_recover_drained(struct xrdma_channel *ch)
 {
 	timer_off(&ch->drain_timer.timer);
@@ -168,10 +218,7 @@ void xr_recover_drained(struct xrdma_channel *ch)
 	ch->drained = ch->last_wqe = false;
 	xr_channel_set_state(ch, XR_CH_WAITING);
 	schedule_attempt(ch);
-	if (ch->rec.untold && ch->rec.open_epoch && ch->handlers.on_event) {
-		ch->rec.untold = false;
-		ch->handlers.on_event(ch, XRDMA_BROKEN, ch->rec.status, ch->arg);
-	}
+	tell_broken(ch);
 }
 
 /* ---- waiting ---- */
@@ -208,6 +255,7 @@ static int say_resume(struct xrdma_channel *ch)
 		.epoch = ch->epoch,
 		.window = xr_window_export(&ch->win),
 		.status = ch->rec.status,
+		.flags = ch->rec.planned ? XR_RESUME_PLANNED : 0,
 	};
 	const struct xr_conf *conf = &ch->ctx->conf;
 	uint8_t block[XR_RESUME_BYTES];
@@ -313,8 +361,12 @@ static struct xrdma_channel *find(struct xrdma_context *ctx, const struct xr_res
 
 static void take(struct xrdma_channel *ch, const struct xr_resume *r)
 {
-	if (!xr_recovering(ch))
+	if (!xr_recovering(ch) && ch->mock.mocked && (r->flags & XR_RESUME_PLANNED)) {
+		ch->mock.back = true;
+		xr_recover_move(ch, "so the peer says");
+	} else if (!xr_recovering(ch)) {
 		xr_channel_break(ch, r->status, "the peer's side is broken");
+	}
 	ch->rec.peer = *r;
 	ch->rec.got = true;
 	xr_channel_touch(ch);
@@ -364,9 +416,9 @@ int xr_recover_got_resume(struct xrdma_channel *ch, const uint8_t *data, size_t 
 		return xr_error(-EPROTO, "the peer sent a RESUME that is none");
 	if (ch->state == XR_CH_DIALING && !ch->dialed)
 		return hand_over(ch, &r);
-	if (!xr_established(ch))
+	if (!xr_established(ch) && !recoverable(ch))
 		return xr_error(-ECONNRESET, "the peer's side broke before this one was open");
-	if (ch->state < XR_CH_OPENING || ch->rec.got || !recoverable(ch))
+	if ((ch->state < XR_CH_OPENING && xr_recovering(ch)) || ch->rec.got || !recoverable(ch))
 		return xr_error(-EPROTO, "the peer says RESUME at the wrong time");
 	if (r.incarnation != ch->ctx->incarnation || r.token != ch->rec.our_token)
 		return xr_error(-EPROTO, "the peer resumes another channel");
@@ -394,7 +446,7 @@ bool xr_recover_opened(struct xrdma_channel *ch)
 	rec->open_epoch = ch->epoch;
 	rec->opened_at = ch->ctx->now;
 	timer_off(&rec->timer.timer);
-	ch->ctx->stats.recoveries += recovered && before;
+	ch->ctx->stats.recoveries += recovered && before && !rec->planned;
 	if (recovered && !rec->keys_due)
 		xr_move_restart(ch);
 	return before;

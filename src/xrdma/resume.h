@@ -18,6 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum {
+	XR_RESUME_PLANNED = 1, /* nothing is wrong: RDMA takes over from TCP */
+};
+
 enum { XR_RESUME_BYTES = 32, XR_TOKEN_BYTES = 8, XR_KEYS_ENTRY_BYTES = 4 + XR_KEY_BYTES };
 
 struct xr_resume {
@@ -25,8 +29,8 @@ struct xr_resume {
 	uint64_t token; /* by which it knows the channel; secret, so that nobody else resumes */
 	uint32_t epoch; /* the highest that the speaker has seen */
 	struct xr_window_state window;
-	int status; /* a negative errno value */
-	uint32_t flags;
+	int status;     /* a negative errno value */
+	uint32_t flags; /* XR_RESUME_*; unknown ones are ignored */
 };
 
 size_t xr_resume_encode(const struct xr_resume *resume, uint8_t out[static XR_RESUME_BYTES]);

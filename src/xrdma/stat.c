@@ -29,7 +29,8 @@ bool xr_stat_is_gauge(unsigned index)
 	static const char *const gauges[] = {"channels",        "qps",
 					     "receives_posted", "sends_posted",
 					     "messages_held",   "memory_regions",
-					     "memory_bytes",    "memory_huge_bytes"};
+					     "memory_bytes",    "memory_huge_bytes",
+					     "tcp_channels"};
 
 	for (unsigned i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++) {
 		if (strcmp(stats[index].name, gauges[i]) == 0)

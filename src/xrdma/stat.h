@@ -34,10 +34,18 @@ struct xrdma_context;
 	X(keepalives) /* questions to silent peers */                                              \
 	X(breaks)     /* of channels that were open */                                             \
 	X(recoveries)                                                                              \
-	X(redials)           /* TCP connections to a peer we had one with */                       \
-	X(tls_handshakes)    /* that succeeded, of either side */                                  \
-	X(tls_resumed)       /* of them without certificates */                                    \
-	X(resent)            /* messages sent again after a recovery */                            \
+	X(redials)        /* TCP connections to a peer we had one with */                          \
+	X(tls_handshakes) /* that succeeded, of either side */                                     \
+	X(tls_resumed)    /* of them without certificates */                                       \
+	X(resent)         /* messages sent again after a recovery */                               \
+	X(mocks)          /* channels that TCP took over */                                        \
+	X(unmocks)        /* and RDMA again */                                                     \
+	X(mock_probes)    /* whether RDMA works again */                                           \
+	X(mock_probes_failed)                                                                      \
+	X(tcp_channels)   /* that TCP carries, now */                                              \
+	X(tcp_msgs_sent)  /* control messages too */                                               \
+	X(tcp_bytes_sent) /* of messages and one-sided operations, heads too */                    \
+	X(tcp_bytes_received)                                                                      \
 	X(stale_completions) /* of queue pairs that are no more */                                 \
 	X(qps_cached)        /* of closed channels, for the next, now */                           \
 	X(qps_reused)                                                                              \

@@ -2,6 +2,7 @@
 /* The queue pair of a channel, and what the completions of one mean. */
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
+#include "xrdma/tcp_qp.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -121,16 +122,15 @@ static int create(struct xrdma_channel *ch, uint32_t receives)
 	return 0;
 }
 
-static int to_init(struct xrdma_channel *ch)
+static int to_init(struct xrdma_context *ctx, struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
-		.port_num = (uint8_t)ch->ctx->port,
+		.port_num = (uint8_t)ctx->port,
 		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
 	};
-	int ret =
-		ibv_modify_qp(ch->qp, &attr,
-			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	int ret = ibv_modify_qp(
+		qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 
 	return ret ? xr_error(-ret, "queue pair to INIT: %s", strerror(ret)) : 0;
 }
@@ -153,7 +153,7 @@ static int open_qp(struct xrdma_channel *ch, uint32_t receives)
 	if (!ret)
 		ret = create(ch, receives);
 	if (!ret)
-		ret = to_init(ch);
+		ret = to_init(ch->ctx, ch->qp);
 	if (!ret && ch->rq == &ch->ctx->srq) {
 		HASH_ADD(by_qpn, ch->ctx->by_qpn, qp->qp_num, sizeof(uint32_t), ch);
 		if (!ch->by_qpn.tbl)
@@ -162,13 +162,13 @@ static int open_qp(struct xrdma_channel *ch, uint32_t receives)
 	return ret;
 }
 
-int xr_qp_new(struct xrdma_channel *ch)
+int xr_qp_new(struct xrdma_channel *ch, bool rdma)
 {
 	struct xrdma_context *ctx = ch->ctx;
 	uint32_t receives;
 	int ret;
 
-	ch->rq = shared(ctx) ? &ctx->srq : &ch->own_rq;
+	ch->rq = rdma && shared(ctx) ? &ctx->srq : &ch->own_rq;
 	ret = size_queues(ch);
 	if (ret)
 		return ret;
@@ -177,12 +177,15 @@ int xr_qp_new(struct xrdma_channel *ch)
 	if (ret)
 		return ret;
 	ch->cq_promised = receives + 1;
+	if (!rdma)
+		return 0;
 	ret = open_qp(ch, receives);
 	if (!ret)
 		ret = xr_rq_promise(ch->rq, receives);
 	if (ret)
 		return ret;
-	ch->rx_promised = receives;
+	if (ch->rq == &ctx->srq)
+		ch->rx_promised = receives;
 	return xr_mws_new(ch);
 }
 
@@ -194,6 +197,11 @@ static void close_qp(struct xrdma_channel *ch)
 	xr_mws_free(ch);
 	if (ch->ctx->batch.rq == &ch->own_rq)
 		xr_rq_flush(ch->ctx);
+	if (ch->tcp) {
+		xr_tcp_qp_free(ch->tcp);
+		ch->tcp = NULL;
+		ch->qp = NULL;
+	}
 	if (ch->qp) {
 		if (ch->by_qpn.tbl)
 			HASH_DELETE(by_qpn, ch->ctx->by_qpn, ch);
@@ -213,19 +221,28 @@ void xr_qp_reset(struct xrdma_channel *ch)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 
 	xr_mws_free(ch);
-	if (!ch->qp || xr_flow_outstanding(&ch->flow) || ch->own_rq.posted ||
+	if (!ch->qp || ch->tcp || xr_flow_outstanding(&ch->flow) || ch->own_rq.posted ||
 	    ibv_modify_qp(ch->qp, &attr, IBV_QP_STATE))
 		close_qp(ch);
 	else if (ch->rq == &ch->own_rq)
 		xr_rq_withdraw(&ch->own_rq, ch->own_rq.promised);
 }
 
-int xr_qp_rebuild(struct xrdma_channel *ch)
+/* For what the channel offered. */
+static uint32_t receives_of(const struct xrdma_channel *ch)
 {
-	uint32_t receives = ch->ours.window + ch->ours.control;
+	return ch->ours.window + ch->ours.control;
+}
+
+int xr_qp_rebuild(struct xrdma_channel *ch, bool rdma)
+{
+	uint32_t receives = receives_of(ch);
 	int ret;
 
-	if (ch->qp && to_init(ch)) /* the device has put it into error */
+	if (!rdma)
+		return 0;
+	ch->rq = ch->rx_promised ? &ch->ctx->srq : &ch->own_rq;
+	if (ch->qp && to_init(ch->ctx, ch->qp)) /* the device has put it into error */
 		close_qp(ch);
 	ret = ch->qp ? 0 : open_qp(ch, receives);
 	ch->own_rq.stopped = false;
@@ -234,54 +251,107 @@ int xr_qp_rebuild(struct xrdma_channel *ch)
 	return ret ? ret : xr_mws_new(ch);
 }
 
-static int to_rtr(struct xrdma_channel *ch, uint32_t gid_index)
+static int to_rtr(struct xrdma_context *ctx, struct ibv_qp *qp, const struct xr_qp_link *link)
 {
-	const struct xr_conf *conf = &ch->ctx->conf;
-	const struct xr_hello *peer = &ch->theirs;
+	const struct xr_conf *conf = &ctx->conf;
+	const struct xr_hello *peer = link->peer;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = IBV_MTU_256,
 		.dest_qp_num = peer->qpn,
 		.rq_psn = peer->psn,
-		.max_dest_rd_atomic = ch->agreed.reads_in,
+		.max_dest_rd_atomic = link->reads_in,
 		.min_rnr_timer = (uint8_t)conf->min_rnr_timer,
 		.ah_attr = {.is_global = 1,
-			    .port_num = (uint8_t)ch->ctx->port,
-			    .grh = {.sgid_index = (uint8_t)gid_index,
+			    .port_num = (uint8_t)ctx->port,
+			    .grh = {.sgid_index = (uint8_t)link->gid_index,
 				    .hop_limit = (uint8_t)conf->hop_limit,
 				    .traffic_class = (uint8_t)conf->traffic_class}},
 	};
 	int ret;
 
-	while (128U << attr.path_mtu < ch->agreed.mtu)
+	while (128U << attr.path_mtu < link->mtu)
 		attr.path_mtu++;
 	memcpy(&attr.ah_attr.grh.dgid, &peer->gid, sizeof(attr.ah_attr.grh.dgid));
-	ret = ibv_modify_qp(ch->qp, &attr,
+	ret = ibv_modify_qp(qp, &attr,
 			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 				    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 				    IBV_QP_MIN_RNR_TIMER);
 	return ret ? xr_error(-ret, "queue pair to RTR: %s", strerror(ret)) : 0;
 }
 
-int xr_qp_connect(struct xrdma_channel *ch, uint32_t gid_index)
+int xr_qp_link(struct xrdma_context *ctx, struct ibv_qp *qp, const struct xr_qp_link *link)
 {
-	const struct xr_conf *conf = &ch->ctx->conf;
+	const struct xr_conf *conf = &ctx->conf;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
 		.timeout = (uint8_t)conf->timeout,
 		.retry_cnt = (uint8_t)conf->retry_cnt,
 		.rnr_retry = (uint8_t)conf->rnr_retry,
-		.sq_psn = ch->psn,
-		.max_rd_atomic = ch->agreed.reads_out,
+		.sq_psn = link->psn,
+		.max_rd_atomic = link->reads_out,
 	};
-	int ret = to_rtr(ch, gid_index);
+	int ret = to_rtr(ctx, qp, link);
 
 	if (ret)
 		return ret;
-	ret = ibv_modify_qp(ch->qp, &attr,
+	ret = ibv_modify_qp(qp, &attr,
 			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 				    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 	return ret ? xr_error(-ret, "queue pair to RTS: %s", strerror(ret)) : 0;
+}
+
+/* Not inline: a message waits its turn in memory of its own. */
+static int connect_tcp(struct xrdma_channel *ch)
+{
+	uint32_t receives = receives_of(ch);
+	int ret;
+
+	close_qp(ch);
+	ch->rq = &ch->own_rq;
+	ret = init_own_receives(ch, receives);
+	if (ret)
+		return ret;
+	ch->tcp = xr_tcp_qp_new(ch, ch->flow.size, receives);
+	if (!ch->tcp)
+		return xr_error(-ENOMEM, "out of memory for a channel");
+	ch->qp = ch->own_rq.qp = xr_tcp_qp_verbs(ch->tcp);
+	ch->max_inline = 0;
+	return xr_rq_promise(&ch->own_rq, receives);
+}
+
+int xr_qp_connect(struct xrdma_channel *ch, uint32_t gid_index)
+{
+	const struct xr_qp_link link = {.peer = &ch->theirs,
+					.mtu = ch->agreed.mtu,
+					.psn = ch->ours.psn,
+					.gid_index = gid_index,
+					.reads_in = ch->agreed.reads_in,
+					.reads_out = ch->agreed.reads_out};
+
+	return ch->mock.by_tcp ? connect_tcp(ch) : xr_qp_link(ch->ctx, ch->qp, &link);
+}
+
+int xr_qp_probe_new(struct xrdma_context *ctx, struct ibv_qp **ret_qp)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = ctx->cq,
+		.recv_cq = ctx->cq,
+		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_qp *qp = ibv_create_qp(ctx->pd, &attr);
+	int ret;
+
+	if (!qp)
+		return xr_error(-errno, "device %s makes no queue pair: %s", ctx->device,
+				strerror(errno));
+	ret = to_init(ctx, qp);
+	if (ret)
+		(void)ibv_destroy_qp(qp);
+	else
+		*ret_qp = qp;
+	return ret;
 }
 
 void xr_qp_error(struct xrdma_channel *ch)
@@ -290,7 +360,9 @@ void xr_qp_error(struct xrdma_channel *ch)
 
 	if (ch->rq == &ch->own_rq)
 		ch->own_rq.stopped = true;
-	if (ch->qp)
+	if (ch->tcp)
+		xr_tcp_qp_error(ch->tcp);
+	else if (ch->qp)
 		(void)ibv_modify_qp(ch->qp, &attr, IBV_QP_STATE); /* it may be there already */
 }
 
@@ -299,7 +371,7 @@ void xr_qp_free(struct xrdma_channel *ch)
 	struct xrdma_context *ctx = ch->ctx;
 
 	xr_faults_forget(ch);
-	if (ch->rq == &ctx->srq)
+	if (ch->rx_promised)
 		xr_rq_withdraw(&ctx->srq, ch->rx_promised);
 	ch->rx_promised = 0;
 	close_qp(ch);

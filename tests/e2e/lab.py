@@ -127,17 +127,42 @@ def lose(sides, percent):
         if subprocess.run(netem, capture_output=True, check=False).returncode == 0:
             undo.append(side.argv(['tc', 'qdisc', 'del', 'dev', side.netdev, 'root']))
             continue
-        rules = f"""
-table inet lose {{
+        undo.append(firewall(side, 'lose', 'udp dport 4791 numgen random mod 100 < '
+                             f'{percent} counter drop'))
+    return lambda: [subprocess.run(argv, check=True) for argv in undo]
+
+
+def firewall(side, name, rule):
+    """One rule for what comes in; returns how to undo it."""
+    table = f"""
+table inet {name} {{
     chain in {{
         type filter hook input priority 0;
-        udp dport 4791 numgen random mod 100 < {percent} counter drop;
+        {rule}
     }}
 }}
 """
-        subprocess.run(side.argv(['nft', '-f', '-']), check=True, text=True, input=rules)
-        undo.append(side.argv(['nft', 'delete', 'table', 'inet', 'lose']))
+    subprocess.run(side.argv(['nft', '-f', '-']), check=True, text=True, input=table)
+    return side.argv(['nft', 'delete', 'table', 'inet', name])
+
+
+def block(sides, match):
+    """Drop what matches and comes in at either side; returns how to undo it."""
+    undo = [firewall(side, 'block', f'{match} drop') for side in sides]
     return lambda: [subprocess.run(argv, check=True) for argv in undo]
+
+
+def packets(side, match):
+    """Count what matches and comes in, until the function returned is called: it returns how many
+    that were."""
+    undo = firewall(side, 'count', f'{match} counter')
+
+    def stop():
+        text = subprocess.run(side.argv(['nft', 'list', 'table', 'inet', 'count']), check=True,
+                              capture_output=True, text=True).stdout
+        subprocess.run(undo, check=True)
+        return int(re.search(r'packets (\d+)', text)[1])
+    return stop
 
 
 def wait_for(condition, timeout_s):

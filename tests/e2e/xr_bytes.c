@@ -256,6 +256,17 @@ static void served(struct xrdma_channel *ch, struct xrdma_msg *msg, void *arg)
 	}
 }
 
+static void tell(enum xrdma_event event, int status)
+{
+	static const char *const names[] = {[XRDMA_BROKEN] = "broken",
+					    [XRDMA_RECOVERED] = "recovered",
+					    [XRDMA_MOCKED] = "mocked",
+					    [XRDMA_UNMOCKED] = "unmocked"};
+
+	printf("%s: %s\n", names[event], strerror(-status));
+	fflush(stdout);
+}
+
 static void server_event(struct xrdma_channel *ch, enum xrdma_event event, int status, void *arg)
 {
 	if (event == XRDMA_CONNECTED) {
@@ -268,9 +279,7 @@ static void server_event(struct xrdma_channel *ch, enum xrdma_event event, int s
 		return;
 	}
 	if (event != XRDMA_CLOSED) {
-		printf("%s: %s\n", event == XRDMA_BROKEN ? "broken" : "recovered",
-		       strerror(-status));
-		fflush(stdout);
+		tell(event, status);
 		return;
 	}
 	free(xrdma_channel_user(ch));
@@ -439,9 +448,7 @@ static void client_event(struct xrdma_channel *ch, enum xrdma_event event, int s
 		return;
 	}
 	if (event != XRDMA_CLOSED) {
-		printf("%s: %s\n", event == XRDMA_BROKEN ? "broken" : "recovered",
-		       strerror(-status));
-		fflush(stdout);
+		tell(event, status);
 		return;
 	}
 	if (status) {

@@ -2,9 +2,9 @@
 /*
  * A whole context and a peer that lies to it, over TCP and over a NIC (fake_nic.h). The first byte
  * of an input: bit 0, the peer sets up a channel in good order first, else its bytes are what comes
- * over TCP; bit 1, READs of its memory are refused; bit 7, channels recover; bits in between, how
- * the application treats messages. Whatever comes, the channel ends, nothing of it is left, and the
- * next one is served.
+ * over TCP; bit 1, READs of its memory are refused; bit 4, all goes by TCP; bit 7, channels
+ * recover; bits 2 and 3, how the application treats messages. Whatever comes, the channel ends,
+ * nothing of it is left, and the next one is served.
  *
  * Then records, each of a byte that says which: see step().
  */
@@ -12,6 +12,8 @@
 #include "base/rng.h"
 #include "fake_nic.h"
 #include "xrdma/boot_frame.h"
+#include "xrdma/channel.h"
+#include "xrdma/exit.h"
 #include "xrdma/hello.h"
 #include "xrdma/keys.h"
 #include "xrdma/proto.h"
@@ -51,6 +53,7 @@ static struct xrdma_remote_region *remote;
 static struct xrdma_msg *held[HELD];
 static unsigned n_held, n_seen, habit, n_calls;
 static uint16_t next_seq;
+static bool by_tcp;
 
 /* ---- time: deadlines pass when nothing else can happen ---- */
 
@@ -99,14 +102,14 @@ static void on_region(struct xrdma_channel *of, struct xrdma_remote_region *r, v
 
 static void on_event(struct xrdma_channel *of, enum xrdma_event event, int status, void *arg)
 {
-	if (event == XRDMA_BROKEN || event == XRDMA_RECOVERED)
-		return;
-	ch = event == XRDMA_CONNECTED ? of : NULL;
-	remote = NULL;
-	if (ch)
+	assert(status <= 0);
+	if (event == XRDMA_CONNECTED) {
+		ch = of;
 		assert(xrdma_region_export(region, ch, 1) == 0);
-	else
-		assert(status <= 0);
+	} else if (event == XRDMA_CLOSED) {
+		ch = NULL;
+		remote = NULL;
+	}
 }
 
 static void done(struct xrdma_channel *of, int status, struct xrdma_msg *reply, void *arg)
@@ -173,14 +176,32 @@ static int dial(void)
 	return fd;
 }
 
+static uint8_t take(struct bytes *b)
+{
+	if (b->left == 0)
+		return 0;
+	b->left--;
+	return *b->at++;
+}
+
 static void say(int fd, uint8_t type, const void *block, size_t len)
 {
-	uint8_t frame[XR_FRAME_HEAD + 512];
+	uint8_t frame[XR_FRAME_HEAD + 4096];
 
 	xr_frame_head(type, len, frame);
 	if (len)
 		memcpy(frame + XR_FRAME_HEAD, block, len);
 	(void)send(fd, frame, XR_FRAME_HEAD + len, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* In place of an answer to the READ of our probe, which is not looked for. */
+static void answer_probe(int fd, const uint8_t probe[static PROBE])
+{
+	uint8_t block[4 + PROBE] = {0};
+
+	memcpy(block + 4, probe, PROBE);
+	poll_some(50);
+	say(fd, XR_BLOCK_ANSWER, block, sizeof(block));
 }
 
 /* Its HELLO, and what it can be told of without an answer. */
@@ -190,6 +211,7 @@ static void say_hello(int fd, const uint8_t *token)
 	struct xr_hello hello = {
 		.version_min = 1,
 		.version_max = 1,
+		.flags = by_tcp ? XR_HELLO_MOCK | XR_HELLO_TCP : 0,
 		.incarnation = 42,
 		.epoch = known.epoch,
 		.qpn = QPN,
@@ -217,6 +239,8 @@ static void say_hello(int fd, const uint8_t *token)
 	fake_nic.readable_bytes = PROBE;
 	say(fd, XR_BLOCK_HELLO, block, xr_hello_encode(&hello, block));
 	say(fd, XR_BLOCK_READY, token, token ? XR_TOKEN_BYTES : 0);
+	if (by_tcp)
+		answer_probe(fd, probe);
 }
 
 /* What it is told: by whom, and by which token it may come again. */
@@ -249,16 +273,21 @@ static void handshake(int fd, bool recovers)
 	listen_to(fd);
 }
 
-static uint8_t take(struct bytes *b)
+static void deliver(int fd, const uint8_t *p, uint32_t size, uint32_t imm, bool with_imm)
 {
-	if (b->left == 0)
-		return 0;
-	b->left--;
-	return *b->at++;
+	uint8_t block[4 + 2048];
+
+	if (!by_tcp) {
+		(void)fake_receive(p, size, imm, with_imm);
+		return;
+	}
+	put_be32(block, imm);
+	memcpy(block + 4, p, size);
+	say(fd, XR_BLOCK_SEND, block, with_imm ? 4 + size : size % 4);
 }
 
 /* A message over the NIC: size, header and payload; its sequence number right or not. */
-static void send_message(struct bytes *b, bool honest)
+static void send_message(int fd, struct bytes *b, bool honest)
 {
 	static uint8_t p[2048];
 	uint32_t size = take(b), imm;
@@ -277,7 +306,55 @@ static void send_message(struct bytes *b, bool honest)
 	} else {
 		imm ^= (uint32_t)take(b) << 16;
 	}
-	(void)fake_receive(p, size % 5 == 4 ? sizeof(p) / 2 + 12 : size, imm, size % 31 != 30);
+	deliver(fd, p, size % 5 == 4 ? sizeof(p) / 2 + 12 : size, imm, size % 31 != 30);
+}
+
+/* A key to something that can be reached, somewhat bent. */
+static void put_key(uint8_t *p, struct bytes *b)
+{
+	uint8_t how = take(b);
+	struct xr_key key = {(uintptr_t)xrdma_region_slot(region, 0), 0, known.epoch};
+
+	if (ch && how % 4 == 0 && ch->n_exports && ch->exports[0].key)
+		key.rkey = ch->exports[0].key->rkey;
+	else if (ch && how % 4 == 1)
+		xr_key_decode(ch->ours.probe_block, &key);
+	else if (ch && how % 4 == 2 && xr_window_unacked(&ch->win) &&
+		 ch->unacked[ch->win.acked & ch->unacked_mask]->data)
+		key = (struct xr_key){
+			(uintptr_t)ch->unacked[ch->win.acked & ch->unacked_mask]->data,
+			ch->unacked[ch->win.acked & ch->unacked_mask]->rkey, known.epoch};
+	key.addr += (how / 4 % 4) * 1024;
+	key.epoch += how / 64;
+	xr_key_encode(&key, p);
+}
+
+/* A block of those that are for data by TCP: its kind, its key, what else is in it. */
+static void send_block(int fd, struct bytes *b)
+{
+	uint8_t block[2048] = {0}, kind = take(b);
+	size_t n = 0;
+
+	switch (kind % 4) {
+	case 0:
+	case 1:
+		put_key(block, b);
+		put_be32(block + XR_KEY_BYTES, take(b) * 97U);
+		n = XR_KEY_BYTES + 4;
+		if (kind % 4 == 1)
+			n += take(b) * 5U;
+		say(fd, kind % 4 ? XR_BLOCK_WRITE : XR_BLOCK_READ, block, n);
+		break;
+	case 2:
+		put_be32(block, kind / 64);
+		say(fd, XR_BLOCK_ANSWER, block, take(b) * 6U);
+		break;
+	default:
+		if (ch)
+			(void)xr_hello_encode(&ch->theirs, block);
+		block[take(b)] ^= take(b);
+		say(fd, XR_BLOCK_PROBE, block, XR_HELLO_BYTES);
+	}
 }
 
 /* A block of the peer's, some of its bytes not as they should be. */
@@ -348,10 +425,10 @@ static int step(int fd, struct bytes *b, bool recovers)
 	case 0:
 	case 1:
 	case 2:
-		send_message(b, true);
+		send_message(fd, b, true);
 		break;
 	case 3:
-		send_message(b, false);
+		send_message(fd, b, false);
 		break;
 	case 4:
 		app_sends(take(b));
@@ -364,9 +441,12 @@ static int step(int fd, struct bytes *b, bool recovers)
 		poll_some(1 + how / 8);
 		break;
 	default:
-		say(fd, take(b), NULL, 0);
+		if (how & 8)
+			send_block(fd, b);
+		else
+			say(fd, take(b), NULL, 0);
 	}
-	poll_some(2);
+	poll_some(by_tcp ? 40 : 2); /* which looks at sockets */
 	return fd;
 }
 
@@ -383,8 +463,10 @@ static void set_up(void)
 	};
 	const struct xrdma_handlers handlers = {
 		.on_msg = on_msg, .on_region = on_region, .on_event = on_event};
-	const struct xrdma_region_attr attr = {
-		.slot_bytes = 4096, .n_slots = 16, .rights = XRDMA_REMOTE_WRITE, .numa_node = -1};
+	const struct xrdma_region_attr attr = {.slot_bytes = 4096,
+					       .n_slots = 16,
+					       .rights = XRDMA_REMOTE_READ | XRDMA_REMOTE_WRITE,
+					       .numa_node = -1};
 	struct xrdma_listener *listener;
 	struct xrdma_conf *conf;
 
@@ -423,7 +505,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 
 	if (!ctx)
 		set_up();
-	habit = mode >> 2;
+	habit = mode >> 2 & 3;
+	by_tcp = mode & 16;
 	assert(xrdma_set(ctx, "recovery_ms", recovers ? "5000" : "0") == 0);
 	n_seen = 0;
 	next_seq = 0;

@@ -61,6 +61,15 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int statu
 		assert_int_equal(status, 0);
 		side->n_recovered++;
 		break;
+	case XRDMA_MOCKED:
+		assert_true(status <= 0);
+		side->n_mocked++;
+		side->why_mocked = status;
+		break;
+	case XRDMA_UNMOCKED:
+		assert_int_equal(status, 0);
+		side->n_unmocked++;
+		break;
 	case XRDMA_CLOSED:
 		side->n_closed++;
 		side->status = status;

@@ -19,6 +19,8 @@ struct rig_side {
 	unsigned n_connected, n_closed, n_broken, n_recovered;
 	int status;     /* of the last XRDMA_CLOSED */
 	int why_broken; /* of the last XRDMA_BROKEN */
+	unsigned n_mocked, n_unmocked;
+	int why_mocked; /* of the last XRDMA_MOCKED */
 	struct xrdma_msg *msgs[RIG_KEPT];
 	unsigned n_msgs; /* came, of which the first n_taken are the test's */
 	unsigned n_taken;

@@ -42,6 +42,19 @@ static void a_rule_says_what_and_when(void **state)
 	assert_true(parsed("drop:p=1").rules[0].odds == UINT64_C(1) << 32);
 }
 
+/* The READ that proves a path of RDMA: what a rehearsal of TCP in its place begins with. */
+static void a_probe_is_struck_if_named(void **state)
+{
+	struct xr_filter all = parsed("drop"), probes = parsed("fail=RETRY_EXC:type=PROBE");
+	struct xr_filter never;
+
+	assert_null(xr_filter_match(&all, XR_DIR_OUT, 0, XR_FILTER_PROBE));
+	assert_null(xr_filter_match(&probes, XR_DIR_OUT, 0, XR_MSG));
+	assert_non_null(xr_filter_match(&probes, XR_DIR_OUT, 0, XR_FILTER_PROBE));
+	assert_int_equal(xr_filter_parse("delay=5:type=MSG+PROBE", &never), -EINVAL);
+	assert_non_null(strstr(xrdma_last_error(), "a PROBE can only fail"));
+}
+
 /* ACK and BYE are not numbered: a lost one is found by nobody, so they must be asked for. */
 static void control_messages_are_struck_if_named(void **state)
 {
@@ -159,6 +172,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_rule_says_what_and_when),
 		cmocka_unit_test(control_messages_are_struck_if_named),
+		cmocka_unit_test(a_probe_is_struck_if_named),
 		cmocka_unit_test(direction_and_channel_are_minded),
 		cmocka_unit_test(it_strikes_after_and_so_often),
 		cmocka_unit_test(a_seed_repeats_it),
