@@ -140,6 +140,7 @@ void xr_recover_move(struct xrdma_channel *ch, const char *why)
 	begin(ch, -ECONNRESET);
 	ch->rec.planned = true;
 	ch->rec.untold = false;
+	ch->rec.attempts = 0; /* no trouble, so no wait */
 	interrupt(ch);
 }
 

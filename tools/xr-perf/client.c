@@ -111,6 +111,7 @@ int xr_client_run(const struct xr_options *options)
 	if (!ret) {
 		bench.info = control.info;
 		snprintf(bench.device, sizeof(bench.device), "%s", xrdma_device(control.ctx));
+		bench.by_tcp = control.ch && xrdma_channel_transport(control.ch, NULL) == XRDMA_TCP;
 		xr_report_begin(&bench);
 		for (unsigned i = 0; i < options->n_tests; i++)
 			options->tests[i]->run(&bench, options->tests[i]);

@@ -44,6 +44,7 @@ struct xr_bench {
 	const struct xr_options *options;
 	struct xr_perf_info info; /* of the server */
 	char device[32];
+	bool by_tcp; /* in place of RDMA, when it began */
 	bool failed; /* something was wrong */
 	bool over;   /* the rest would fail too */
 	void (*report)(struct xr_bench *bench, struct xr_result *result); /* takes the result */

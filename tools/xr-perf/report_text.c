@@ -22,9 +22,10 @@ void xr_text_head(const struct xr_bench *bench)
 	const struct xr_options *o = bench->options;
 
 	if (!o->quiet)
-		printf("xr-perf %s: %s here, %s at %s, %s%s\n\n", XR_VERSION, bench->device,
+		printf("xr-perf %s: %s here, %s at %s, %s%s%s\n\n", XR_VERSION, bench->device,
 		       bench->info.device, o->address,
 		       o->wait == XR_WAIT_EVENT ? "sleeping" : "polling",
+		       bench->by_tcp ? ", by TCP in place of RDMA" : "",
 		       o->verify ? ", every byte verified" : "");
 	printf("%-9s %5s %9s %8s %7s %10s %8s %9s %9s %9s %9s\n", "test", "bytes", "in flight",
 	       "channels", "threads", "messages/s", "GB/s", "us: p50", "p99", "p99.9", "max");
