@@ -92,6 +92,8 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 			r->len += r->sge[i].length;
 		}
 		t->head++;
+		/* None of the places in the completion queue that the NIC's requests share. */
+		t->ch->ctx->flow.used--;
 	}
 	schedule(t);
 	return 0;
@@ -155,6 +157,7 @@ struct xr_tcp_qp *xr_tcp_qp_new(struct xrdma_channel *ch, uint32_t sends, uint32
 void xr_tcp_qp_free(struct xr_tcp_qp *t)
 {
 	t->ch->ctx->stats.tcp_channels--;
+	t->ch->ctx->flow.used += t->head - t->tail;
 	list_del(&t->due);
 	free(t->requests);
 	free(t->receives);
@@ -181,32 +184,28 @@ void xr_tcp_qp_writable(struct xr_tcp_qp *t)
 
 /* ---- completions ---- */
 
-static void complete(struct xr_tcp_qp *t, uint64_t wr_id, enum ibv_wc_status status)
+/* The requests before `tail` end, the last of them with this status. */
+static void complete(struct xr_tcp_qp *t, uint32_t tail, enum ibv_wc_status status)
 {
-	struct ibv_wc wc = {.wr_id = wr_id, .status = status};
+	struct ibv_wc wc = {.wr_id = t->requests[(tail - 1) & t->mask].wr_id, .status = status};
 
+	t->ch->ctx->flow.used += tail - t->tail;
+	t->tail = tail;
 	if (t->ch->ctx->faults && status != IBV_WC_SUCCESS)
 		xr_fault_completion(t->ch->ctx, &wc);
-	xr_channel_send_completed(t->ch, (uint32_t)wr_id, wc.status);
+	xr_channel_send_completed(t->ch, (uint32_t)wc.wr_id, wc.status);
 }
 
 /* Those that have ended in order; one completion stands for all before it, up to an error. */
 static void complete_ended(struct xr_tcp_qp *t)
 {
-	const struct request *last = NULL;
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	uint32_t tail = t->tail;
 
-	while (t->tail != t->next) {
-		const struct request *r = &t->requests[t->tail & t->mask];
-
-		if (!r->ended)
-			break;
-		t->tail++;
-		last = r;
-		if (r->status != IBV_WC_SUCCESS)
-			break;
-	}
-	if (last)
-		complete(t, last->wr_id, last->status);
+	while (tail != t->next && t->requests[tail & t->mask].ended && status == IBV_WC_SUCCESS)
+		status = t->requests[tail++ & t->mask].status;
+	if (tail != t->tail)
+		complete(t, tail, status);
 }
 
 static void flush(struct xr_tcp_qp *t)
@@ -215,7 +214,7 @@ static void flush(struct xr_tcp_qp *t)
 
 	t->n_answers = t->offset = t->came = 0;
 	while (t->tail != t->head)
-		complete(t, t->requests[t->tail++ & t->mask].wr_id, IBV_WC_WR_FLUSH_ERR);
+		complete(t, t->tail + 1, IBV_WC_WR_FLUSH_ERR);
 	t->next = t->tail;
 	while (t->receive_tail != t->receive_head) {
 		uint32_t at = t->receive_tail++ & t->receive_mask;
@@ -279,11 +278,10 @@ static bool put_write(struct xr_tcp_qp *t, const struct request *r)
 {
 	uint32_t left = r->len - t->offset, piece = left < PIECE_BYTES ? left : PIECE_BYTES;
 	uint8_t access[ACCESS_BYTES];
-	const struct iovec parts[] = {
-		{access, ACCESS_BYTES},
-		{(uint8_t *)(uintptr_t)r->sge[0].addr + t->offset, piece},
-	};
+	struct iovec parts[2] = {{access, ACCESS_BYTES}};
 
+	if (piece) /* a question whether the peer lives has none */
+		parts[1] = (struct iovec){(uint8_t *)(uintptr_t)r->sge[0].addr + t->offset, piece};
 	put_access(access, r, t->offset, left - piece);
 	if (!put(t, XR_BLOCK_WRITE, parts, piece ? 2 : 1))
 		return false;

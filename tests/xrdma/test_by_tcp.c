@@ -2,9 +2,11 @@
 /* M11: all that works by RDMA works by TCP. */
 #include "mock_rig.h"
 #include "xrdma/channel.h"
+#include "xrdma/reach.h"
 #include "xrdma/region.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static void calls_in_any_order(void **state)
@@ -116,6 +118,40 @@ static void a_peer_that_does_not_look(void **state)
 		rig_expect(&r, RIG_SERVER, 100, i);
 	assert_int_equal(rig_stat(r.side[RIG_SERVER].ctx, "memory_bytes"), memory);
 	close_in_order(&r);
+}
+
+/* Nor does it hold up others, whatever waits for it: that takes no place at the NIC. */
+static void it_does_not_hold_up_others(void **state)
+{
+	enum { MSGS = 250 /* more than sockets take */ };
+	struct rig_side other = {.ctx = NULL};
+	struct xrdma_listener *listener;
+	struct xrdma_channel *ch;
+	char address[32];
+	struct rig r;
+
+	tcp_rig(&r, "max_wr=16 small_bytes=65536 window=256");
+	other.ctx = rig_context(NULL);
+	assert_int_equal(xrdma_listen(other.ctx, "127.0.0.1:0", &rig_handlers, &other, &listener),
+			 0);
+	snprintf(address, sizeof(address), "127.0.0.1:%d", xrdma_listener_port(listener));
+	r.stalled[RIG_SERVER] = true;
+	for (unsigned i = 0; i < MSGS; i++)
+		rig_send(r.side[RIG_CLIENT].ch, 60000, i);
+	rig_poll_for(&r, 20);
+	assert_true(xr_flow_outstanding(&inside(&r, RIG_CLIENT)->flow) > 16);
+	assert_int_equal(xrdma_connect(r.side[RIG_CLIENT].ctx, address, &rig_handlers,
+				       &r.side[RIG_CLIENT], &ch),
+			 0);
+	rig_send(ch, 100, 7);
+	rig_until(&r, xrdma_poll(other.ctx) >= 0 && other.n_msgs == 1);
+	assert_true(rig_is(other.msgs[0], 100, 7));
+	xrdma_msg_free(other.msgs[0]);
+	r.stalled[RIG_SERVER] = false;
+	for (unsigned i = 0; i < MSGS; i++)
+		rig_expect(&r, RIG_SERVER, 60000, i);
+	xrdma_close(other.ctx);
+	rig_close(&r);
 }
 
 static void an_idle_channel_lives_on(void **state)
@@ -233,6 +269,20 @@ static int try_it(struct rig *r, bool write)
 	return c.status;
 }
 
+/* What no peer of ours would ask for. */
+static void reaches_nothing_but(const struct xrdma_channel *ch, const struct xr_key *good)
+{
+	const uint64_t bytes = (uint64_t)SLOT * N_SLOTS;
+	struct xr_key key = *good;
+
+	assert_non_null(xr_reach(ch, &key, bytes - 1, 1, XRDMA_REMOTE_WRITE));
+	assert_null(xr_reach(ch, &key, bytes, 1, XRDMA_REMOTE_WRITE));
+	assert_null(xr_reach(ch, &key, UINT64_MAX, 2, XRDMA_REMOTE_WRITE));
+	assert_null(xr_reach(ch, &key, 0, UINT32_MAX, XRDMA_REMOTE_WRITE));
+	key.epoch--;
+	assert_null(xr_reach(ch, &key, 0, 1, XRDMA_REMOTE_WRITE));
+}
+
 static void m11_rights_bounds_and_epochs_hold(void **state)
 {
 	struct xrdma_region *region;
@@ -252,6 +302,7 @@ static void m11_rights_bounds_and_epochs_hold(void **state)
 	key->addr += (uint64_t)(N_SLOTS - 1) * SLOT + 1; /* the last byte is beyond the end */
 	assert_int_equal(try_it(&r, true), -EACCES);
 	assert_int_equal(try_it(&r, true), 0); /* with the key of the new epoch */
+	reaches_nothing_but(inside(&r, RIG_SERVER), key);
 	key->rkey ^= 1;
 	assert_int_equal(try_it(&r, true), -EACCES);
 	close_in_order(&r);
@@ -265,6 +316,7 @@ int main(void)
 		cmocka_unit_test(messages_of_all_sizes),
 		cmocka_unit_test(large_ones_do_not_block_the_way),
 		cmocka_unit_test(a_peer_that_does_not_look),
+		cmocka_unit_test(it_does_not_hold_up_others),
 		cmocka_unit_test(an_idle_channel_lives_on),
 		cmocka_unit_test(it_wakes_who_sleeps),
 		cmocka_unit_test(m11_regions_are_read_and_written),

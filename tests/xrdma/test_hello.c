@@ -181,9 +181,9 @@ static void foreign_bytes_are_told_at_once(void **state)
 		{{'G', 'E', 'T'}, 1, -EPROTO, "another service"},
 		{{'X', 'Y'}, 2, -EPROTO, "another service"},
 		{{'X', 'R', 1, 1}, 8, -EPROTO, "another service"},
-		{{'X', 'R', 1, 0, 0, 1, 0, 1}, 8, -EMSGSIZE, "65537 bytes: expected 65536"},
+		{{'X', 'R', 1, 0, 0, 1, 8, 1}, 8, -EMSGSIZE, "67585 bytes: expected 67584"},
 		{{'X', 'R', 1, 0, 0xff, 0xff, 0xff, 0xff}, 8, -EMSGSIZE, "4294967295 bytes"},
-		{{'X', 'R', 1, 0, 0, 1, 0, 0}, 8, 0, ""},
+		{{'X', 'R', 1, 0, 0, 1, 8, 0}, 8, 0, ""},
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(rows); i++) {
