@@ -14,7 +14,7 @@ DOWN_S = 10 if 'RECOVER_LONG' in os.environ else 4
 QUICK = ['XRDMA_TIMEOUT=12', 'XRDMA_RETRY_CNT=3', 'XRDMA_MOCK_AFTER=2', 'XRDMA_MOCK_PROBE_MS=25',
          'XRDMA_BACKOFF_MAX_MS=100', 'XRDMA_KEEPALIVE_MS=200']
 PSK = ['XRDMA_TLS_PSK=' + 'c' * 64]
-CALLS = 1000  # more than there is time for until all is told that is waited for
+CALLS = 700  # more than there is time for until all is told that is waited for
 PATIENCE_S = 20
 
 
