@@ -219,7 +219,7 @@ static void flush(struct xr_tcp_qp *t)
 	while (t->receive_tail != t->receive_head) {
 		uint32_t at = t->receive_tail++ & t->receive_mask;
 
-		xr_msg_put(xr_rq_take(ch->rq, (uint32_t)t->receives[at].wr_id));
+		xr_msg_put(xr_rq_take(ch->rq, t->receives[at].wr_id));
 	}
 	xr_channel_touch(ch);
 }
@@ -396,7 +396,7 @@ static int got_send(struct xr_tcp_qp *t, const uint8_t *data, size_t len)
 	memcpy(&wc.imm_data, data, IMM_BYTES);
 	wc.byte_len = (uint32_t)(len - IMM_BYTES);
 	memcpy((void *)(uintptr_t)sink->addr, data + IMM_BYTES, wc.byte_len);
-	xr_channel_received(ch, xr_rq_take(ch->rq, (uint32_t)t->receives[at].wr_id), &wc);
+	xr_channel_received(ch, xr_rq_take(ch->rq, t->receives[at].wr_id), &wc);
 	return 0;
 }
 

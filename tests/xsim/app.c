@@ -128,6 +128,10 @@ static struct xrdma_conf *configure(unsigned host)
 	set_number(conf, "recovery_ms", world.recovery_ms);
 	set_number(conf, "timeout", 10 + sim_below(5));
 	set_number(conf, "signal_every", 1 + sim_below(16));
+	set(conf, "transport", world.mock ? "auto" : "force-rdma");
+	set_number(conf, "mock_after", sim_below(4));
+	set_number(conf, "mock_back_after", 1 + sim_below(3));
+	set_number(conf, "mock_probe_ms", 1000 + sim_below(3000));
 	return conf;
 }
 

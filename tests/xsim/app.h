@@ -38,7 +38,7 @@ struct end {
 	struct xrdma_channel *ch; /* NULL: closed */
 	struct end *peer;         /* once something came from it */
 	uint32_t serial;
-	bool dialed, connected, broken, closed, close_asked;
+	bool dialed, connected, broken, mocked, closed, close_asked;
 	int status;
 	enum xr_ch_state seen;
 	uint32_t sent, received; /* messages, accepted and delivered */
@@ -73,6 +73,7 @@ struct world {
 	bool over;   /* channels close */
 	uint32_t window, recovery_ms, n_clients, n_ops, n_slots;
 	bool reuse, shared;
+	bool mock; /* TCP may take over */
 	uint64_t turns;
 };
 

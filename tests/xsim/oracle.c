@@ -88,7 +88,8 @@ static bool right_reason(const struct end *e, int status)
 
 void oracle_event(struct end *e, enum xrdma_event event, int status)
 {
-	static const char *const names[] = {"connected", "closed", "broken", "recovered"};
+	static const char *const names[] = {"connected", "closed", "broken",
+					    "recovered", "mocked", "unmocked"};
 
 	sim_note("end %u: %s %d", e->serial, names[event], status);
 	sim_expect(!e->closed, "end %u: an event after the last", e->serial);
@@ -108,6 +109,19 @@ void oracle_event(struct end *e, enum xrdma_event event, int status)
 		sim_expect((int32_t)(e->ch->epoch - e->epoch) > 0, "end %u: epoch %u after %u",
 			   e->serial, e->ch->epoch, e->epoch);
 		e->broken = false;
+		e->epoch = e->ch->epoch;
+		break;
+	case XRDMA_MOCKED:
+		sim_expect(e->connected && !e->broken && !e->mocked, "end %u: mocked out of order",
+			   e->serial);
+		e->mocked = true;
+		break;
+	case XRDMA_UNMOCKED:
+		sim_expect(e->mocked && !e->broken && status == 0, "end %u: unmocked out of order",
+			   e->serial);
+		sim_expect((int32_t)(e->ch->epoch - e->epoch) > 0, "end %u: epoch %u after %u",
+			   e->serial, e->ch->epoch, e->epoch);
+		e->mocked = false;
 		e->epoch = e->ch->epoch;
 		break;
 	case XRDMA_CLOSED:

@@ -186,12 +186,14 @@ static void set_up(void)
 		.window = windows[sim_below(5)],
 		.recovery_ms = 20000,
 		.n_ops = 10 + sim_below(60),
+		.mock = sim_once_in(2),
 	};
 	if (world.harsh)
 		world.recovery_ms = 1000 + sim_below(4000);
-	sim_note("%s, %u clients, window %u, keys %s, receives %s",
+	sim_note("%s, %u clients, window %u, keys %s, receives %s%s",
 		 world.harsh ? "harsh" : "gentle", world.n_clients, world.window,
-		 world.reuse ? "reused" : "fresh", world.shared ? "shared" : "own");
+		 world.reuse ? "reused" : "fresh", world.shared ? "shared" : "own",
+		 world.mock ? ", or TCP" : "");
 	nic_begin(world.reuse);
 	script_start();
 	for (unsigned i = 0; i <= world.n_clients; i++)
