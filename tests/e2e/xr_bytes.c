@@ -5,10 +5,11 @@
  *
  *	xr_bytes -l [-k CHANNELS] [-b MS] ADDRESS     serve, until so many channels have closed; a
  *	                                              handler blocks once for so long
- *	xr_bytes [-r] [-c CHANNELS] [-n CALLS] [-w MS] ADDRESS
+ *	xr_bytes [-r] [-c CHANNELS] [-n CALLS] [-w MS] [-p MS] ADDRESS
  *	                                              calls for each channel; -r: one that fails is
  *	                                              dialed again; -w: wait before closing them,
- *	                                              or for SIGUSR1
+ *	                                              or for SIGUSR1; -p: pause between calls,
+ *	                                              and end at SIGUSR1
  *
  * -s BYTES, of both: no message is larger. What a message must be follows from its channel's seed
  *and its number. Exit status: 0 all right, 1 set-up, 2 wrong bytes, 3 a channel failed. "figures:"
@@ -68,7 +69,8 @@ static struct xrdma_region *region; /* the server's */
 static uint32_t n_channels = 1, n_calls = 200, n_closed, n_pending;
 static uint64_t n_bytes;
 static size_t largest = SIZE_MAX;
-static uint32_t block_ms, wait_ms, n_finished;
+static uint32_t block_ms, wait_ms, pause_ms, n_finished;
+static volatile sig_atomic_t ending, asked;
 static bool serving, redial;
 static int result;
 
@@ -193,6 +195,13 @@ static void print_figures(const char *when)
 	fflush(stdout);
 }
 
+static void figures_if_asked(void)
+{
+	if (asked)
+		print_figures("now");
+	asked = 0;
+}
+
 static void print_counted(void)
 {
 	static const char *const names[] = {"breaks", "recoveries", "redials",
@@ -303,7 +312,8 @@ static void serve(const char *address, uint32_t channels)
 		uint32_t n = n_closed;
 
 		xrdma_run(ctx, 3000);
-		print_figures(n == n_closed ? "idle" : "after a channel");
+		print_figures(n != n_closed ? "after a channel" : asked ? "now" : "idle");
+		asked = 0;
 	}
 	print_counted();
 }
@@ -365,7 +375,7 @@ static void replied(struct xrdma_channel *ch, int status, struct xrdma_msg *repl
 	if (status == 0)
 		check(call->end, REPLY, call->number, reply);
 	xrdma_msg_free(reply);
-	if (status == 0)
+	if (status == 0 && !pause_ms)
 		go_on(call->end);
 }
 
@@ -394,10 +404,10 @@ static void go_on(struct end *end)
 		if (!end->calls[i].busy)
 			begin(end, &end->calls[i]);
 	}
-	if (end->remote && !end->slot_busy && end->ended >= end->slot_free_after &&
+	if (end->remote && !end->slot_busy && !ending && end->ended >= end->slot_free_after &&
 	    end->slots < end->ended / SLOT_EVERY)
 		use_slot(end);
-	else if (end->ended == n_calls && !end->slot_busy)
+	else if (end->ended == end->begun && end->begun >= n_calls && !end->slot_busy)
 		finish(end);
 }
 
@@ -462,8 +472,8 @@ static void client_event(struct xrdma_channel *ch, enum xrdma_event event, int s
 	}
 	if (status) {
 		result = result ? result : FAILED;
-	} else if (end->notes != (n_calls + NOTE_EVERY - 1) / NOTE_EVERY ||
-		   end->slots < n_calls / (8 * SLOT_EVERY)) {
+	} else if (!ending && (end->notes != (n_calls + NOTE_EVERY - 1) / NOTE_EVERY ||
+			       end->slots < n_calls / (8 * SLOT_EVERY))) {
 		printf("%u notes and %u slots are too few\n", end->notes, end->slots);
 		result = WRONG;
 	}
@@ -480,6 +490,16 @@ static void dial_again(struct end *ends, const char *address, const struct xrdma
 		ends[i] = (struct end){.seed = ends[i].seed, .slot = ends[i].slot};
 		require(xrdma_connect(ctx, address, handlers, &ends[i], &ends[i].ch),
 			"xrdma_connect");
+	}
+}
+
+static void call_again(struct end *ends)
+{
+	if (ending)
+		n_calls = 0;
+	for (uint32_t i = 0; i < n_channels; i++) {
+		if (ends[i].remote && !ends[i].finished)
+			go_on(&ends[i]);
 	}
 }
 
@@ -510,11 +530,14 @@ static void run_client(const char *address)
 		require(xrdma_connect(ctx, address, &handlers, &ends[i], &ends[i].ch),
 			"xrdma_connect");
 	}
-	while (redial && n_closed < n_channels && result == 0) {
-		xrdma_run(ctx, REDIAL_MS);
+	while ((redial || pause_ms) && n_closed < n_channels && result == 0) {
+		xrdma_run(ctx, pause_ms ? (int)pause_ms : REDIAL_MS);
 		dial_again(ends, address, &handlers);
+		if (pause_ms)
+			call_again(ends);
+		figures_if_asked();
 	}
-	if (!redial)
+	if (!redial && !pause_ms)
 		xrdma_run(ctx, -1);
 	if (wait_ms && n_closed < n_channels)
 		wait_and_close(ends);
@@ -530,8 +553,10 @@ static void run_client(const char *address)
 	free(ends);
 }
 
-static void no_longer(int number)
+static void told(int number)
 {
+	ending |= number == SIGUSR1;
+	asked |= number == SIGUSR2;
 	xrdma_stop(ctx);
 }
 
@@ -539,7 +564,7 @@ int main(int argc, char **argv)
 {
 	uint32_t served_channels = UINT32_MAX;
 
-	for (int c; (c = getopt(argc, argv, "lrk:b:w:s:c:n:")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "lrk:b:w:p:s:c:n:")) != -1;) {
 		if (c == 'l')
 			serving = true;
 		else if (c == 'r')
@@ -548,6 +573,8 @@ int main(int argc, char **argv)
 			block_ms = (uint32_t)strtoul(optarg, NULL, 0);
 		else if (c == 'w')
 			wait_ms = (uint32_t)strtoul(optarg, NULL, 0);
+		else if (c == 'p')
+			pause_ms = (uint32_t)strtoul(optarg, NULL, 0);
 		else if (c == 's')
 			largest = strtoul(optarg, NULL, 0);
 		else if (c == 'k')
@@ -562,7 +589,8 @@ int main(int argc, char **argv)
 	if (optind != argc - 1)
 		return SET_UP;
 	require(xrdma_open(NULL, &ctx), "xrdma_open");
-	signal(SIGUSR1, no_longer);
+	signal(SIGUSR1, told);
+	signal(SIGUSR2, told);
 	if (serving)
 		serve(argv[optind], served_channels);
 	else
