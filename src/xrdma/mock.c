@@ -53,12 +53,11 @@ bool xr_mock_wanted(const struct xrdma_channel *ch)
 
 bool xr_mock_instead(struct xrdma_channel *ch, int status)
 {
-	if (ch->ctx->conf.transport == XR_TRANSPORT_RDMA ||
-	    (xr_recovering(ch) && !xr_mock_possible(ch)))
+	if (ch->ctx->conf.transport == XR_TRANSPORT_RDMA)
 		return false;
 	ch->mock.reason = status;
-	ch->mock.failures = UINT32_MAX; /* no attempt can mend it */
-	return true;
+	ch->mock.failures++;
+	return xr_mock_wanted(ch);
 }
 
 static int unreachable(const struct xrdma_channel *ch)
@@ -95,8 +94,7 @@ void xr_mock_failed(struct xrdma_channel *ch, int status)
 {
 	if (ch->mock.by_tcp || status == -ECONNRESET) /* of a bystander: something else failed */
 		return;
-	if (ch->mock.failures < UINT32_MAX)
-		ch->mock.failures++;
+	ch->mock.failures++;
 	ch->mock.reason = status;
 }
 
