@@ -236,7 +236,11 @@ struct xrdma_region_attr {
  * xrdma_region_huge_bytes() tells how much of it is. */
 XRDMA_API int xrdma_region_new(struct xrdma_context *ctx, const struct xrdma_region_attr *attr,
 			       struct xrdma_region **ret_region);
-/* -EBUSY while a message or an operation uses it. Peers' keys are dead from now on. */
+/*
+ * -EBUSY while a message or an operation uses it. Peers' keys are dead from now on. A device that
+ * issues key numbers again at once may give the same number to a registration that follows: within
+ * an epoch nothing tells the two apart, so agree with peers that use the region before.
+ */
 XRDMA_API int xrdma_region_free(struct xrdma_region *region);
 XRDMA_API void *xrdma_region_slot(struct xrdma_region *region, uint32_t slot);
 XRDMA_API size_t xrdma_region_huge_bytes(const struct xrdma_region *region);

@@ -129,9 +129,9 @@ static struct xrdma_conf *configure(unsigned host)
 	set_number(conf, "timeout", 10 + sim_below(5));
 	set_number(conf, "signal_every", 1 + sim_below(16));
 	set(conf, "transport", world.mock ? "auto" : "force-rdma");
-	set_number(conf, "mock_after", sim_below(4));
-	set_number(conf, "mock_back_after", 1 + sim_below(3));
-	set_number(conf, "mock_probe_ms", 1000 + sim_below(3000));
+	set_number(conf, "mock_after", world.seed / 2 % 4);
+	set_number(conf, "mock_back_after", 1 + world.seed / 8 % 3);
+	set_number(conf, "mock_probe_ms", 1000 + world.seed * 37 % 3000);
 	return conf;
 }
 

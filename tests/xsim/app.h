@@ -74,6 +74,7 @@ struct world {
 	uint32_t window, recovery_ms, n_clients, n_ops, n_slots;
 	bool reuse, shared;
 	bool mock; /* TCP may take over */
+	uint32_t seed;
 	uint64_t turns;
 };
 
