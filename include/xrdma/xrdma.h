@@ -176,6 +176,9 @@ XRDMA_API void xrdma_channel_close(struct xrdma_channel *ch);
 XRDMA_API enum xrdma_transport xrdma_channel_transport(const struct xrdma_channel *ch,
 						       int *ret_reason);
 
+/* That of its keys: 0 before it connects, and higher after each recovery. */
+XRDMA_API uint32_t xrdma_channel_epoch(const struct xrdma_channel *ch);
+
 XRDMA_API void xrdma_channel_set_user(struct xrdma_channel *ch, void *user);
 XRDMA_API void *xrdma_channel_user(const struct xrdma_channel *ch);
 

@@ -466,3 +466,8 @@ void xr_recover_retire(const struct xrdma_channel *newcomer)
 			xr_channel_fail(ch, -ECONNRESET, "the peer was restarted");
 	}
 }
+
+uint32_t xrdma_channel_epoch(const struct xrdma_channel *ch)
+{
+	return ch->rec.open_epoch;
+}

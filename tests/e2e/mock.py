@@ -6,7 +6,7 @@ import os
 import time
 
 import lab
-import recover
+import rehearse
 import xr
 
 DOWN_S = 10 if 'RECOVER_LONG' in os.environ else 4
@@ -19,7 +19,7 @@ PATIENCE_S = 20
 
 
 def told(procs, word, times):
-    return lambda: all(recover.count(proc, word) >= times for proc in procs)
+    return lambda: all(rehearse.count(proc, word) >= times for proc in procs)
 
 
 class Run:
@@ -62,9 +62,9 @@ def both_down(sides, port):
     run.connected()
     allow = lab.block(sides, 'udp dport 4791')
     wrong = run.wait('mocked')
-    recover.link(sides[1], 'down')
+    rehearse.link(sides[1], 'down')
     time.sleep(DOWN_S)
-    recover.link(sides[1], 'up')
+    rehearse.link(sides[1], 'up')
     allow()
     return wrong or run.wait('unmocked') or run.end()
 

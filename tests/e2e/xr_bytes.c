@@ -265,14 +265,14 @@ static void served(struct xrdma_channel *ch, struct xrdma_msg *msg, void *arg)
 	}
 }
 
-static void tell(enum xrdma_event event, int status)
+static void tell(const struct xrdma_channel *ch, enum xrdma_event event, int status)
 {
 	static const char *const names[] = {[XRDMA_BROKEN] = "broken",
 					    [XRDMA_RECOVERED] = "recovered",
 					    [XRDMA_MOCKED] = "mocked",
 					    [XRDMA_UNMOCKED] = "unmocked"};
 
-	printf("%s: %s\n", names[event], strerror(-status));
+	printf("%s: %s, epoch %u\n", names[event], strerror(-status), xrdma_channel_epoch(ch));
 	fflush(stdout);
 }
 
@@ -288,7 +288,7 @@ static void server_event(struct xrdma_channel *ch, enum xrdma_event event, int s
 		return;
 	}
 	if (event != XRDMA_CLOSED) {
-		tell(event, status);
+		tell(ch, event, status);
 		return;
 	}
 	free(xrdma_channel_user(ch));
@@ -452,13 +452,13 @@ static void client_event(struct xrdma_channel *ch, enum xrdma_event event, int s
 		require(xrdma_msg_new(ch, sizeof(greeting), &m), "xrdma_msg_new");
 		memcpy(xrdma_msg_data(m), &greeting, sizeof(greeting));
 		require(xrdma_send_msg(ch, m), "xrdma_send_msg");
-		printf("connected\n");
+		printf("connected: epoch %u\n", xrdma_channel_epoch(ch));
 		fflush(stdout);
 		go_on(end);
 		return;
 	}
 	if (event != XRDMA_CLOSED) {
-		tell(event, status);
+		tell(ch, event, status);
 		return;
 	}
 	if (status) {

@@ -55,6 +55,7 @@ static void an_idle_channel_is_told_of_it_once(void **state)
 		assert_int_equal(r.side[i].n_broken, 1);
 		assert_int_equal(r.side[i].n_connected, 1);
 		assert_int_equal(inside(&r, i)->bounds.epoch, 2);
+		assert_int_equal(xrdma_channel_epoch(r.side[i].ch), 2);
 		assert_int_equal(rig_stat(r.side[i].ctx, "recoveries"), 1);
 	}
 	rig_send(r.side[RIG_CLIENT].ch, 100, 1);
