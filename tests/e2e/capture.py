@@ -10,6 +10,8 @@ import hostile
 import lab
 import wire
 
+MAY_BE_LOST = 20  # UDP: a socket's buffer was full, or its program had ended
+
 
 def convert(path):
     """The same capture as a classic pcap file."""
@@ -26,6 +28,11 @@ def directions(path):
                           check=True).stdout.split()
     values = [int(value, 0) for value in text]
     return values.count(1), values.count(2)
+
+
+def same(one, other, lost):
+    """What went out at either end came in at the other, but for so many at most."""
+    return all(0 <= out - came <= lost for came, out in zip(one, other[::-1]))
 
 
 def recorded_pair(sides, ports, directory, link, family):
@@ -52,7 +59,8 @@ def files_case(sides, ports, link, family):
         if len(files) != 2:
             return f'{len(files)} files, one per process expected', '\n'.join(files)
         counts = [directions(path) for path in files]
-        if counts[0] != counts[1][::-1] or not all(counts[0]):
+        shared_memory = link == 'auto' and sides[0] is sides[1]
+        if not all(counts[0]) or not same(*counts, 0 if shared_memory else MAY_BE_LOST):
             return 'not the same packets at both ends', f'in and out: {counts}'
         for path in files:
             complaint = wire.judge(convert(path))
