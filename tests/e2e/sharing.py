@@ -36,7 +36,7 @@ def handover_case(sides, ports):
     servers, clients, most = [], [], 0
     for _ in range(PAIRS):
         port = next(ports)
-        argv = hostile.bytes_argv(*sides, port, ['-n', '1500'])
+        argv = hostile.bytes_argv(*sides, port, ['-n', '700'])
         server = sides[0].spawn(argv[0])
         server.side = sides[0]
         servers.append(server)
