@@ -213,7 +213,7 @@ static void what_was_sent_before_goes_by_either(void **state)
 
 static void it_may_be_closed_in_the_middle(void **state)
 {
-	for (unsigned polls = 0; polls < 3000; polls += 293) {
+	for (unsigned polls = 0; polls < 3000; polls += 997) {
 		struct xrdma_channel *ch;
 		struct rig r;
 
