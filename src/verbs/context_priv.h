@@ -62,10 +62,10 @@ struct drive {
 	uint64_t sticky_until_ns, sticky_ns, left_served_ns;
 	unsigned wait_spin_us; /* how long ibv_get_cq_event() polls before it blocks */
 	bool held;             /* the last round kept acknowledgements back */
-	bool heard;      /* something came when the application polled, and it did nothing yet */
-	unsigned prompt; /* times that it then sent something first thing */
-	unsigned prompt_min; /* from which on it is trusted to */
-	bool armed;          /* peers ring the doorbell */
+	bool heard;            /* packets came by UDP at its last poll; it did nothing since */
+	unsigned prompt;       /* times that it then sent something first thing */
+	unsigned prompt_min;   /* from which on it is trusted to */
+	bool armed;            /* peers ring the doorbell */
 
 	/* A descriptor was readable: whoever runs the engine next serves it. */
 	atomic_bool shm_event;

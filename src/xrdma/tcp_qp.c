@@ -2,6 +2,7 @@
 #include "xrdma/tcp_qp.h"
 
 #include "base/be.h"
+#include "base/bits.h"
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
 #include "xrdma/reach.h"
@@ -123,15 +124,6 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 static struct ibv_context tcp_verbs = {.ops = {.post_send = post_send, .post_recv = post_recv}};
 
 /* ---- life ---- */
-
-static uint32_t power_of_two(uint32_t n)
-{
-	uint32_t p = 1;
-
-	while (p < n)
-		p *= 2;
-	return p;
-}
 
 struct xr_tcp_qp *xr_tcp_qp_new(struct xrdma_channel *ch, uint32_t sends, uint32_t receives)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The queue pair of a channel, and what the completions of one mean. */
+#include "base/bits.h"
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
 #include "xrdma/tcp_qp.h"
@@ -42,15 +43,6 @@ static void offer_window(struct xrdma_channel *ch)
 	ch->ours.control = SHARED_CONTROL;
 	if (ch->ours.window + SHARED_CONTROL > share)
 		ch->ours.window = share > SHARED_CONTROL ? share - SHARED_CONTROL : 1;
-}
-
-static uint32_t power_of_two(uint32_t n)
-{
-	uint32_t p = 1;
-
-	while (p < n)
-		p *= 2;
-	return p;
 }
 
 static int size_queues(struct xrdma_channel *ch)

@@ -4,32 +4,11 @@
 #include "xrdma/channel.h"
 
 #include <stdio.h>
-#include <sys/socket.h>
-
-struct xrdma_channel *inside(struct rig *r, unsigned side)
-{
-	return r->side[side].ch;
-}
 
 void set_both(struct rig *r, const char *name, const char *value)
 {
 	for (unsigned i = 0; i < RIG_SIDES; i++)
 		assert_int_equal(xrdma_set(r->side[i].ctx, name, value), 0);
-}
-
-void break_qp(struct rig *r, unsigned side)
-{
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-	struct xrdma_channel *ch = inside(r, side);
-
-	if (ch->qp && !ch->tcp)
-		assert_int_equal(ibv_modify_qp(ch->qp, &attr, IBV_QP_STATE), 0);
-}
-
-void cut_tcp(struct rig *r, unsigned side)
-{
-	if (inside(r, side)->boot)
-		(void)shutdown(xr_boot_fd(inside(r, side)->boot), SHUT_RDWR);
 }
 
 enum xrdma_transport transport(struct rig *r, unsigned side)

@@ -6,15 +6,12 @@
 #ifndef XR_MOCK_RIG_H
 #define XR_MOCK_RIG_H
 
-#include "rig.h"
+#include "breaks.h"
 
 #define QUICK "backoff_min_ms=1 backoff_max_ms=1000 mock_probe_ms=2 mock_after=2 "
 #define DEAD  "fail=RETRY_EXC:type=PROBE"
 
-struct xrdma_channel *inside(struct rig *r, unsigned side);
 void set_both(struct rig *r, const char *name, const char *value);
-void break_qp(struct rig *r, unsigned side);
-void cut_tcp(struct rig *r, unsigned side);
 enum xrdma_transport transport(struct rig *r, unsigned side);
 /* Open at both sides, and carried so. */
 bool both(struct rig *r, enum xrdma_transport t);

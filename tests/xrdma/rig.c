@@ -238,3 +238,58 @@ void rig_done(struct xrdma_channel *ch, int status, struct xrdma_msg *reply, voi
 	assert_false(call->ended);
 	*call = (struct rig_call){.ended = true, .status = status, .reply = reply};
 }
+
+struct xrdma_region *rig_export(struct rig *r, size_t slot_bytes, uint32_t n_slots, unsigned rights)
+{
+	const struct xrdma_region_attr attr = {
+		.slot_bytes = slot_bytes, .n_slots = n_slots, .rights = rights, .numa_node = -1};
+	struct xrdma_region *region;
+
+	r->side[RIG_CLIENT].remote = NULL;
+	if (xrdma_region_new(r->side[RIG_SERVER].ctx, &attr, &region) ||
+	    xrdma_region_export(region, r->side[RIG_SERVER].ch, RIG_TAG))
+		fail_msg("%s", xrdma_last_error());
+	rig_until(r, r->side[RIG_CLIENT].remote);
+	return region;
+}
+
+enum { LOAD_ROUND = 10, LOAD_SIZES = 5 };
+
+static const size_t load_sizes[LOAD_SIZES] = {0, 64, 4096, 4097, 300000};
+
+static void on_numbered(struct xrdma_channel *ch, struct xrdma_msg *m, struct rig_side *side)
+{
+	uint64_t *next = side->arg;
+
+	if (!rig_is(m, load_sizes[*next % LOAD_SIZES], *next))
+		fail_msg("message %llu is another one", (unsigned long long)*next);
+	++*next;
+	xrdma_msg_free(m);
+}
+
+void rig_load_begin(struct rig *r, struct rig_load *load)
+{
+	*load = (struct rig_load){0};
+	for (unsigned i = 0; i < RIG_SIDES; i++) {
+		r->side[i].on_msg = on_numbered;
+		r->side[i].arg = &load->next[i];
+	}
+}
+
+void rig_load_round(struct rig *r, struct rig_load *load, unsigned polls)
+{
+	for (unsigned n = 0; n < LOAD_ROUND; n++, load->sent++) {
+		for (unsigned i = 0; i < RIG_SIDES; i++)
+			rig_send(r->side[i].ch, load_sizes[load->sent % LOAD_SIZES], load->sent);
+	}
+	while (polls--)
+		rig_poll(r);
+	if (r->side[0].n_closed + r->side[1].n_closed)
+		fail_msg("closed: %d %d (%s)", r->side[0].status, r->side[1].status,
+			 xrdma_last_error());
+}
+
+bool rig_load_done(const struct rig_load *load)
+{
+	return load->next[0] == load->sent && load->next[1] == load->sent;
+}

@@ -75,6 +75,23 @@ void rig_expect(struct rig *r, unsigned side, size_t len, uint64_t seed);
 /* A handler that answers requests with their own bytes, and frees what is not a request. */
 void rig_echo(struct xrdma_channel *ch, struct xrdma_msg *msg, struct rig_side *side);
 
+/* A region of the server's, exported to the client, which has been told. */
+enum { RIG_TAG = 0xabcd };
+struct xrdma_region *rig_export(struct rig *r, size_t slot_bytes, uint32_t n_slots,
+				unsigned rights);
+
+/*
+ * Numbered messages of all sizes, both ways at once: a round sends some and polls that often. What
+ * a side receives is the other's in order, and no channel closes, or the test fails.
+ */
+struct rig_load {
+	uint64_t sent, next[RIG_SIDES];
+};
+void rig_load_begin(struct rig *r, struct rig_load *load);
+void rig_load_round(struct rig *r, struct rig_load *load, unsigned polls);
+/* All that was sent was received. */
+bool rig_load_done(const struct rig_load *load);
+
 /* What became of calls. */
 struct rig_call {
 	bool ended;

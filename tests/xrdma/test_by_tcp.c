@@ -191,16 +191,7 @@ enum { SLOT = 65536 * 3, N_SLOTS = 8 };
 
 static struct xrdma_region *exported(struct rig *r, unsigned rights)
 {
-	const struct xrdma_region_attr attr = {
-		.slot_bytes = SLOT, .n_slots = N_SLOTS, .rights = rights, .numa_node = -1};
-	struct xrdma_region *region;
-
-	r->side[RIG_CLIENT].remote = NULL;
-	if (xrdma_region_new(r->side[RIG_SERVER].ctx, &attr, &region) ||
-	    xrdma_region_export(region, r->side[RIG_SERVER].ch, 1))
-		fail_msg("%s", xrdma_last_error());
-	rig_until(r, r->side[RIG_CLIENT].remote);
-	return region;
+	return rig_export(r, SLOT, N_SLOTS, rights);
 }
 
 static void m11_regions_are_read_and_written(void **state)

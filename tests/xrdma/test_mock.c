@@ -71,19 +71,7 @@ static void m11_slow_to_change_its_mind(void **state)
 
 /* ---- under load ---- */
 
-enum { ROUNDS = 60, PER_ROUND = 10, SIZES = 5 };
-
-static const size_t sizes[SIZES] = {0, 64, 4096, 4097, 300000};
-
-static void on_numbered(struct xrdma_channel *ch, struct xrdma_msg *m, struct rig_side *side)
-{
-	uint64_t *next = side->arg;
-
-	if (!rig_is(m, sizes[*next % SIZES], *next))
-		fail_msg("message %llu is another one", (unsigned long long)*next);
-	++*next;
-	xrdma_msg_free(m);
-}
+enum { ROUNDS = 60 };
 
 /* What happens to the paths meanwhile. */
 static void disturb(struct rig *r, struct rng *rng)
@@ -108,34 +96,23 @@ static void disturb(struct rig *r, struct rng *rng)
 
 static void load(const char *options, uint64_t seed)
 {
-	uint64_t next[RIG_SIDES] = {0}, sent = 0;
+	struct rig_load traffic;
 	struct rng rng = {seed};
 	struct rig r;
 
 	rig_open(&r, options);
 	rig_connect(&r);
-	for (unsigned i = 0; i < RIG_SIDES; i++) {
-		r.side[i].on_msg = on_numbered;
-		r.side[i].arg = &next[i];
-	}
+	rig_load_begin(&r, &traffic);
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		for (unsigned i = 0; i < PER_ROUND; i++, sent++) {
-			rig_send(r.side[RIG_CLIENT].ch, sizes[sent % SIZES], sent);
-			rig_send(r.side[RIG_SERVER].ch, sizes[sent % SIZES], sent);
-		}
-		for (unsigned polls = rng_below(&rng, 300); polls; polls--)
-			rig_poll(&r);
+		rig_load_round(&r, &traffic, rng_below(&rng, 300));
 		if (rng_below(&rng, 4) == 0)
 			disturb(&r, &rng);
 		if (round % 20 == 19) { /* so that each seed goes both ways */
 			to_tcp(&r);
 			to_rdma(&r);
 		}
-		if (r.side[0].n_closed + r.side[1].n_closed)
-			fail_msg("closed: %d %d (%s)", r.side[0].status, r.side[1].status,
-				 xrdma_last_error());
 	}
-	rig_until(&r, next[0] == sent && next[1] == sent);
+	rig_until(&r, rig_load_done(&traffic));
 	to_rdma(&r);
 	for (unsigned i = 0; i < RIG_SIDES; i++) {
 		assert_int_equal(r.side[i].n_broken, r.side[i].n_recovered);

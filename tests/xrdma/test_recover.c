@@ -3,8 +3,7 @@
  * K4, K5, K6: channels that break and become whole again: every message once and in order, every
  * call ended once, every region under a new key, and nothing left behind.
  */
-#include "rig.h"
-
+#include "breaks.h"
 #include "test_tls_certs.h"
 
 #include "base/rng.h"
@@ -16,27 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-
-static struct xrdma_channel *inside(struct rig *r, unsigned side)
-{
-	return r->side[side].ch;
-}
-
-/* What a cable that is pulled does to a queue pair, at once. */
-static void break_qp(struct rig *r, unsigned side)
-{
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-
-	if (inside(r, side)->state < XR_CH_READY || inside(r, side)->state > XR_CH_BYE)
-		return;
-	assert_int_equal(ibv_modify_qp(inside(r, side)->qp, &attr, IBV_QP_STATE), 0);
-}
-
-/* A router that forgets the TCP connection. */
-static void cut_tcp(struct rig *r, unsigned side)
-{
-	(void)shutdown(xr_boot_fd(inside(r, side)->boot), SHUT_RDWR); /* or it is being dialed */
-}
 
 static bool recovered(const struct rig *r, unsigned n)
 {
@@ -71,20 +49,7 @@ static void an_idle_channel_is_told_of_it_once(void **state)
 
 /* ---- under load ---- */
 
-enum { ROUNDS = 200, PER_ROUND = 10, SIZES = 5 };
-
-static const size_t sizes[SIZES] = {0, 64, 4096, 4097, 300000};
-
-/* What each side has received of the other: in order, or the test fails. */
-static void on_numbered(struct xrdma_channel *ch, struct xrdma_msg *m, struct rig_side *side)
-{
-	uint64_t *next = side->arg;
-
-	if (!rig_is(m, sizes[*next % SIZES], *next))
-		fail_msg("message %llu is another one", (unsigned long long)*next);
-	++*next;
-	xrdma_msg_free(m);
-}
+enum { ROUNDS = 200 };
 
 enum how { BY_QP, BY_TCP, BY_BOTH, N_HOWS };
 
@@ -93,38 +58,28 @@ static void break_somehow(struct rig *r, struct rng *rng)
 	unsigned side = rng_below(rng, RIG_SIDES);
 	enum how how = rng_below(rng, N_HOWS);
 
-	if (how != BY_TCP && inside(r, side)->qp)
+	if (how != BY_TCP)
 		break_qp(r, side);
-	if (how != BY_QP && inside(r, side)->boot)
+	if (how != BY_QP)
 		cut_tcp(r, side);
 }
 
 static void load(const char *options, uint64_t seed)
 {
-	uint64_t next[RIG_SIDES] = {0}, sent = 0, breaks;
+	struct rig_load traffic;
+	uint64_t breaks;
 	struct rng rng = {seed};
 	struct rig r;
 
 	rig_open(&r, options);
 	rig_connect(&r);
-	for (unsigned i = 0; i < RIG_SIDES; i++) {
-		r.side[i].on_msg = on_numbered;
-		r.side[i].arg = &next[i];
-	}
+	rig_load_begin(&r, &traffic);
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		for (unsigned i = 0; i < PER_ROUND; i++, sent++) {
-			rig_send(r.side[RIG_CLIENT].ch, sizes[sent % SIZES], sent);
-			rig_send(r.side[RIG_SERVER].ch, sizes[sent % SIZES], sent);
-		}
-		for (unsigned polls = rng_below(&rng, 100); polls; polls--)
-			rig_poll(&r);
+		rig_load_round(&r, &traffic, rng_below(&rng, 100));
 		if (rng_below(&rng, 4) == 0)
 			break_somehow(&r, &rng);
-		if (r.side[0].n_closed + r.side[1].n_closed)
-			fail_msg("closed: %d %d (%s)", r.side[0].status, r.side[1].status,
-				 xrdma_last_error());
 	}
-	rig_until(&r, next[0] == sent && next[1] == sent);
+	rig_until(&r, rig_load_done(&traffic));
 	rig_until(&r, !xr_recovering(inside(&r, 0)) && !xr_recovering(inside(&r, 1)));
 	breaks = rig_stat(r.side[0].ctx, "breaks");
 	assert_in_range(breaks, 5, ROUNDS);
@@ -159,17 +114,7 @@ enum { SLOT = 65536, N_SLOTS = 64 };
 
 static struct xrdma_region *exported(struct rig *r)
 {
-	const struct xrdma_region_attr attr = {.slot_bytes = SLOT,
-					       .n_slots = N_SLOTS,
-					       .rights = XRDMA_REMOTE_READ | XRDMA_REMOTE_WRITE,
-					       .numa_node = -1};
-	struct xrdma_region *region;
-
-	if (xrdma_region_new(r->side[RIG_SERVER].ctx, &attr, &region) ||
-	    xrdma_region_export(region, r->side[RIG_SERVER].ch, 1))
-		fail_msg("%s", xrdma_last_error());
-	rig_until(r, r->side[RIG_CLIENT].remote);
-	return region;
+	return rig_export(r, SLOT, N_SLOTS, XRDMA_REMOTE_READ | XRDMA_REMOTE_WRITE);
 }
 
 static void puts_under_way_are_done_again(void **state)
@@ -216,7 +161,6 @@ static void each_epoch_has_keys_of_its_own(void **state)
 	rig_open(&r, NULL);
 	ch = rig_connect(&r);
 	gone = exported(&r);
-	r.side[RIG_CLIENT].remote = NULL;
 	region = exported(&r);
 	before = r.side[RIG_CLIENT].remote->key;
 	rig_poll_for(&r, 20);

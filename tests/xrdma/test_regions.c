@@ -9,15 +9,7 @@ enum { SLOT = 65536, N_SLOTS = 4096 };
 
 static struct xrdma_region *exported(struct rig *r, unsigned rights)
 {
-	const struct xrdma_region_attr attr = {
-		.slot_bytes = SLOT, .n_slots = N_SLOTS, .rights = rights, .numa_node = -1};
-	struct xrdma_region *region;
-
-	if (xrdma_region_new(r->side[RIG_SERVER].ctx, &attr, &region) ||
-	    xrdma_region_export(region, r->side[RIG_SERVER].ch, 0xabcd))
-		fail_msg("%s", xrdma_last_error());
-	rig_until(r, r->side[RIG_CLIENT].remote);
-	return region;
+	return rig_export(r, SLOT, N_SLOTS, rights);
 }
 
 static void k2_put_send_slot_get(void **state)
@@ -33,7 +25,7 @@ static void k2_put_send_slot_get(void **state)
 	ch = rig_connect(&r);
 	region = exported(&r, XRDMA_REMOTE_READ | XRDMA_REMOTE_WRITE);
 	remote = r.side[RIG_CLIENT].remote;
-	assert_int_equal(xrdma_remote_region_tag(remote), 0xabcd);
+	assert_int_equal(xrdma_remote_region_tag(remote), RIG_TAG);
 	assert_int_equal(xrdma_remote_region_slots(remote), N_SLOTS);
 	assert_int_equal(xrdma_remote_region_slot_bytes(remote), SLOT);
 

@@ -4,7 +4,7 @@
  * alone, that is dead when it was read. The peer that tries more is a reader with our own code,
  * which is made to ask for other bytes, or later.
  */
-#include "rig.h"
+#include "breaks.h"
 
 #include "base/rng.h"
 #include "xrdma/channel.h"
@@ -23,11 +23,6 @@ struct shown {
 	bool keep; /* the next request, unanswered */
 	struct xrdma_msg *kept;
 };
-
-static struct xrdma_channel *inside(struct rig *r, unsigned side)
-{
-	return r->side[side].ch;
-}
 
 /* READ whatever a key may or may not allow. */
 static void read_raw(struct xrdma_channel *ch, const struct xr_key *key, int64_t from,
