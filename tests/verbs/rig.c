@@ -70,7 +70,7 @@ struct end_address end_address(const struct end *e)
 	struct end_address address = {
 		.qpn = e->qp->qp_num, .rkey = e->mr->rkey, .addr = (uintptr_t)e->buf};
 
-	REQUIRE(ibv_query_gid(e->context, 1, 0, &address.gid) == 0);
+	REQUIRE(ibv_query_gid(e->context, 1, e->gid_index, &address.gid) == 0);
 	return address;
 }
 

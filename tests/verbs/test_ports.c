@@ -118,6 +118,16 @@ static int index_of(const char *address)
 	return -1;
 }
 
+/* Until the table has it: events of what changed before may come first. */
+static int await_address(const char *address)
+{
+	int index;
+
+	while ((index = index_of(address)) < 0)
+		await(IBV_EVENT_GID_CHANGE);
+	return index;
+}
+
 static int open_device(void **state)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -187,24 +197,21 @@ static void test_gid_table(void **state)
 	assert_int_equal(first, 0);
 	assert_true(sixth > 0);
 	sh("ip addr add 192.0.2.2/24 dev v0");
-	await(IBV_EVENT_GID_CHANGE);
-	second = index_of("192.0.2.2");
+	second = await_address("192.0.2.2");
 	assert_true(second > 0);
 	sh("ip addr add 192.0.2.3/24 dev v0");
-	await(IBV_EVENT_GID_CHANGE);
-	third = index_of("192.0.2.3");
+	third = await_address("192.0.2.3");
 	sh("ip addr del 192.0.2.2/24 dev v0");
-	await(IBV_EVENT_GID_CHANGE);
-	assert_int_equal(index_of("192.0.2.2"), -1);
+	while (index_of("192.0.2.2") >= 0)
+		await(IBV_EVENT_GID_CHANGE);
 	/* Who lives stays where it is, and who comes back finds its place. */
 	assert_int_equal(index_of("192.0.2.1"), first);
 	assert_int_equal(index_of("fd01::1"), sixth);
 	assert_int_equal(index_of("192.0.2.3"), third);
 	sh("ip addr add 192.0.2.4/24 dev v0");
-	await(IBV_EVENT_GID_CHANGE);
+	await_address("192.0.2.4");
 	sh("ip addr add 192.0.2.2/24 dev v0");
-	await(IBV_EVENT_GID_CHANGE);
-	assert_int_equal(index_of("192.0.2.2"), second);
+	assert_int_equal(await_address("192.0.2.2"), second);
 	assert_int_equal(index_of("192.0.2.3"), third);
 }
 
@@ -268,11 +275,9 @@ static void test_new_address(void **state)
 	end_qp(&a, false);
 	end_qp(&b, false); /* opens the links */
 	sh("ip addr add 192.0.2.9/24 dev v0");
-	await(IBV_EVENT_GID_CHANGE);
+	a.gid_index = (uint8_t)await_address("192.0.2.9");
 	to_a = end_address(&a);
 	to_b = end_address(&b);
-	assert_int_equal(ibv_query_gid(context, 1, index_of("192.0.2.9"), &to_a.gid), 0);
-	a.gid_index = (uint8_t)index_of("192.0.2.9");
 	end_connect(&a, &to_b);
 	end_connect(&b, &to_a);
 	end_recv(&b, 0, 0, 64);
