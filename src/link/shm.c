@@ -118,14 +118,19 @@ void urxe_shm_keep_stats(struct urxe_shm *shm, struct urxe_shm_stats *stats)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Bind to the first free name: blocks 1 to 2^14 - 1 in a circle, from behind the last one found. */
-static int bind_free_block(struct urxe_shm *shm, int fd)
+/*
+ * Bind to the first free name: blocks 1 to 2^14 - 1 in a circle, from behind the last one found;
+ * only those that are remainder modulo divisor.
+ */
+static int bind_free_block(struct urxe_shm *shm, int fd, uint32_t divisor, uint32_t remainder)
 {
 	for (int i = 1; i < SHM_BLOCKS; i++) {
 		struct sockaddr_un name;
 		socklen_t len;
 
 		shm->last_claim = shm->last_claim % (SHM_BLOCKS - 1) + 1;
+		if (shm->last_claim % divisor != remainder)
+			continue;
 		len = urxe_shm_block_name(shm->last_claim, &name);
 		if (bind(fd, (const struct sockaddr *)&name, len) == 0)
 			return 0;
@@ -135,7 +140,7 @@ static int bind_free_block(struct urxe_shm *shm, int fd)
 	return -ENOSPC;
 }
 
-int urxe_shm_claim(struct urxe_shm *shm, uint32_t *ret_base)
+int urxe_shm_claim(struct urxe_shm *shm, uint32_t divisor, uint32_t remainder, uint32_t *ret_base)
 {
 	struct shm_listener *listener = calloc(1, sizeof(*listener));
 	int fd, err;
@@ -149,7 +154,9 @@ int urxe_shm_claim(struct urxe_shm *shm, uint32_t *ret_base)
 	}
 	listener->src.kind = SHM_LISTENER;
 	listener->src.fd = fd;
-	err = bind_free_block(shm, fd);
+	err = bind_free_block(shm, fd, divisor, remainder);
+	if (err == -ENOSPC && divisor > 1)
+		err = bind_free_block(shm, fd, 1, 0);
 	if (err)
 		goto err_close;
 	listener->block = shm->last_claim;

@@ -41,10 +41,11 @@ int urxe_shm_open(uint64_t seed, struct urxe_shm **ret_shm);
 void urxe_shm_close(struct urxe_shm *shm);
 
 /*
- * Claim a block of 1024 QP numbers for this endpoint; *ret_base is its first number. -ENOSPC: all
- * 2^14 blocks of the namespace are taken. Block 0 is never given out (QPNs 0 and 1 are special).
+ * Claim a block of 1024 QP numbers for this endpoint; *ret_base is its first number. Rather one
+ * that leaves this remainder (1 and 0: any). -ENOSPC: all 2^14 blocks of the namespace are taken.
+ * Block 0 is never given out (QPNs 0 and 1 are special).
  */
-int urxe_shm_claim(struct urxe_shm *shm, uint32_t *ret_base);
+int urxe_shm_claim(struct urxe_shm *shm, uint32_t divisor, uint32_t remainder, uint32_t *ret_base);
 
 /*
  * Is somebody in this namespace (this endpoint too) the owner of the QPN's block? To find out is to

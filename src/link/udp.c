@@ -215,6 +215,7 @@ static int open_receive(struct urxe_udp *udp, enum udp_family f)
 	}
 	udp->rx_fd[f] = fd;
 	set_rcvbuf(udp, fd, udp->rcvbuf_bytes);
+	urxe_udp_steer(udp, f);
 	return epoll_ctl(udp->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
@@ -304,6 +305,7 @@ int urxe_udp_open(const struct urxe_udp_conf *conf, struct urxe_udp **ret_udp)
 	udp->stats = &udp->own_stats;
 	udp->epoll_fd = -1;
 	udp->blocked_fd = -1;
+	udp->place = -1;
 	udp->port = conf->port;
 	udp->rcvbuf_bytes = conf->rcvbuf_bytes;
 	udp->sndbuf_bytes = conf->sndbuf_bytes;
@@ -339,6 +341,11 @@ void urxe_udp_close(struct urxe_udp *udp)
 int urxe_udp_fd(const struct urxe_udp *udp)
 {
 	return udp->epoll_fd;
+}
+
+int urxe_udp_place(const struct urxe_udp *udp)
+{
+	return udp->place;
 }
 
 bool urxe_udp_pending(const struct urxe_udp *udp)

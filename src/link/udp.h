@@ -5,7 +5,9 @@
  * Sending: unconnected sockets with DF (Linux then writes Identification 0, and 0, 1, 2... to the
  * segments of one UDP_SEGMENT send, which the ICRC covers), one per source port of the entropy
  * range. Consecutive frames of one path and size leave in one system call; a shorter last one may
- * ride along. Receiving: one socket per address family with SO_REUSEPORT and UDP_GRO.
+ * ride along. Receiving: one socket per address family with SO_REUSEPORT and UDP_GRO. Where several
+ * endpoints share the port, the kernel chooses by QPN: of the block b of 1024 QPNs, packets go to
+ * the endpoint at place b % URXE_UDP_PLACES.
  *
  * Threads: one endpoint belongs to one lock domain, held by the caller.
  */
@@ -18,6 +20,8 @@
 #include <stdint.h>
 
 struct urxe_udp;
+
+enum { URXE_UDP_PLACES = 256 };
 
 struct urxe_udp_conf {
 	const struct urxe_gid *gids; /* our addresses: packets to others are not ours */
@@ -35,6 +39,12 @@ struct urxe_udp_conf {
  */
 int urxe_udp_open(const struct urxe_udp_conf *conf, struct urxe_udp **ret_udp);
 void urxe_udp_close(struct urxe_udp *udp);
+
+/*
+ * Where this endpoint was, when it opened, among those that share the port; -1: not known, or
+ * beyond the places that QPNs tell apart.
+ */
+int urxe_udp_place(const struct urxe_udp *udp);
 
 /*
  * Our addresses are others now. Call it in the network namespace in which the endpoint was opened:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Inside the UDP link: udp.c opens sockets, udp_tx.c batches and sends, udp_rx.c receives. */
+/* Inside the UDP link: udp.c opens sockets, udp_tx.c batches and sends, udp_rx.c receives,
+ * udp_steer.c has the kernel choose among endpoints. */
 #ifndef URXE_LINK_UDP_PRIV_H
 #define URXE_LINK_UDP_PRIV_H
 
@@ -82,6 +83,7 @@ struct urxe_udp {
 	int blocked_fd;                  /* waits for EPOLLOUT; -1: none */
 	unsigned cur;    /* the batch being filled; the other one goes out before it */
 	uint32_t warned; /* kinds of send errors that were logged */
+	int place;       /* among the endpoints that share the port; -1: not known */
 	uint16_t port;
 	uint32_t rcvbuf_bytes;
 	uint32_t sndbuf_bytes;
@@ -120,6 +122,12 @@ int urxe_udp_addrs_read(struct urxe_udp *udp, const struct urxe_gid *gids, unsig
 
 /* Have sockets in each family that we have addresses of. */
 int urxe_udp_open_families(struct urxe_udp *udp);
+
+/* Have packets come to whom they are for, and find out our own place. */
+void urxe_udp_steer(struct urxe_udp *udp, enum udp_family family);
+
+/* Sent for that, by us or by another endpoint. */
+bool urxe_udp_is_probe(const struct udp_datagram *dgram);
 
 /* The zone of a link-local address; others have none. */
 static inline uint32_t udp_scope(const struct udp_addr *addr)

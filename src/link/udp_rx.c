@@ -175,6 +175,8 @@ unsigned urxe_udp_rx_datagram(struct urxe_udp *udp, const struct udp_datagram *d
 	size_t left = dgram->len;
 	unsigned n = 0;
 
+	if (urxe_udp_is_probe(dgram))
+		return 1;
 	do {
 		size_t len = left < dgram->seg_len ? left : dgram->seg_len;
 		const uint8_t *packet = dgram->data + (dgram->len - left);

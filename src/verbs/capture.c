@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BTH_DQPN = 5 /* offset of the destination QPN in a BTH */ };
-
 /* The process's capture. It stays open to the end: contexts come and go. */
 static struct {
 	pthread_mutex_t lock;

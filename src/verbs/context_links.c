@@ -32,8 +32,10 @@ static bool gid_is_loopback(const struct urxe_gid *gid)
 
 int urxe_context_claim_qpns(struct urxe_context *ctx)
 {
+	int place = ctx->udp ? urxe_udp_place(ctx->udp) : -1;
 	uint32_t base;
-	int ret = urxe_shm_claim(ctx->shm, &base);
+	int ret = place < 0 ? urxe_shm_claim(ctx->shm, 1, 0, &base)
+			    : urxe_shm_claim(ctx->shm, URXE_UDP_PLACES, (uint32_t)place, &base);
 
 	if (ret)
 		return ret;
@@ -129,16 +131,11 @@ int urxe_context_open_links(struct urxe_context *ctx)
 	if (ret)
 		return ret;
 	urxe_shm_keep_stats(ctx->shm, &urxe_stat_page(ctx->stat)->shm);
-	ret = urxe_context_claim_qpns(ctx);
-	if (ret)
-		goto err_close;
 	ret = urxe_driver_join(ctx); /* from now on the endpoint stays */
-	if (ret)
-		goto err_close;
-	open_udp_if_remote(ctx);
-	return 0;
-
-err_close:
+	if (!ret) {
+		open_udp_if_remote(ctx);
+		return 0;
+	}
 	urxe_shm_close(ctx->shm);
 	ctx->shm = NULL;
 	return ret;

@@ -21,7 +21,6 @@ enum {
 	FORWARD_NO_NS = 100 * DRIVE_TICK_NS,
 	PROMPT_MIN = 16,
 	PROMPT_MAX = 1 << 24,
-	BTH_DQPN = 5, /* offset of the destination QPN in a BTH */
 };
 
 void urxe_drive_init(struct urxe_context *ctx)

@@ -90,6 +90,7 @@ struct urxe_opcode {
 
 enum {
 	BTH_LEN = 12,
+	BTH_DQPN = 5, /* where the destination QPN is in it */
 	DETH_LEN = 8,
 	RETH_LEN = 16,
 	ATOMICETH_LEN = 28,

@@ -21,6 +21,16 @@ print("bound", flush=True)
 time.sleep(1000)
 '''
 
+# Gives all packets to the first of those that share the port (SO_ATTACH_REUSEPORT_CBPF, "ret #0").
+MISLEADER = '''
+import ctypes, socket, struct
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+s.bind(("0.0.0.0", 4791))
+program = ctypes.create_string_buffer(struct.pack("=HBBI", 6, 0, 0, 0))
+s.setsockopt(socket.SOL_SOCKET, 51, struct.pack("@HP", 1, ctypes.addressof(program)))
+'''
+
 
 def handed_over(procs):
     """How many packets these processes passed on to the owners of their QPs, all of them talking
@@ -31,24 +41,32 @@ def handed_over(procs):
                if m[1] in pids)
 
 
-def handover_case(sides, ports):
-    """The kernel gives a packet to any socket that shares the port: the others pass it on."""
+def shared_case(sides, ports, mislead):
+    """Of processes that share the port each gets its own packets; misled, those of others, which it
+    passes on."""
     servers, clients, most = [], [], 0
     for _ in range(PAIRS):
         port = next(ports)
-        argv = hostile.bytes_argv(*sides, port, ['-n', '700'])
+        argv = hostile.bytes_argv(*sides, port, ['-n', '200', '-t', '18'])
         server = sides[0].spawn(argv[0])
         server.side = sides[0]
         servers.append(server)
         lab.wait_for(lambda s=server, p=port: lab.listens(s, p), 10)
         clients.append(sides[1].spawn(argv[1]))
-    while all(proc.poll() is None for proc in servers):
-        most = max(most, handed_over(servers))
-        time.sleep(0.2)
+    if mislead and sides[0].run(['python3', '-c', MISLEADER], urxe=False)[0]:
+        return 'the port\'s program could not be changed', ''
+    while True:
+        now = handed_over(servers)
+        if any(proc.poll() is not None for proc in servers):
+            break  # the kernel moves another to its place
+        most = max(most, now)
+        time.sleep(0.1)
     status = [lab.finish(proc, 120) for proc in servers + clients]
     if any(status):
         return f'statuses {status}', '\n'.join(map(lab.output, servers + clients))
-    return None if most else ('no packet was handed over', f'{PAIRS} pairs of processes')
+    if bool(most) == mislead:
+        return None
+    return f'{most} packets were handed over', f'{PAIRS} pairs of processes'
 
 
 def held_port(side, how, before, run):
@@ -80,8 +98,10 @@ def taken(side, ports, link):
 
 
 def cases(sides, ports):
+    yield 'veth: of processes that share the port each gets its own packets', \
+        lambda: shared_case(sides, ports, False)
     yield 'veth: processes that share the port hand packets over', \
-        lambda: handover_case(sides, ports)
+        lambda: shared_case(sides, ports, True)
     holders = {'a program that does not share it': ('exclusive', [])}
     if lab.local()[0].run(['setpriv', '--reuid', '65534', 'true'], urxe=False)[0] == 0:
         holders['another user'] = ('shared', ['setpriv', '--reuid', '65534'])

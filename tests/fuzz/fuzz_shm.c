@@ -131,7 +131,7 @@ static void fuzz_endpoint(const uint8_t *data, size_t len)
 	static uint32_t base;
 
 	if (!shm)
-		assert(urxe_shm_open(1, &shm) == 0 && urxe_shm_claim(shm, &base) == 0);
+		assert(urxe_shm_open(1, &shm) == 0 && urxe_shm_claim(shm, 1, 0, &base) == 0);
 	greet(base, data, len);
 	while (urxe_shm_service(shm) || urxe_shm_pending(shm))
 		urxe_shm_poll(shm, read_all, NULL, 2000);

@@ -38,7 +38,7 @@ static void test_claims_are_exclusive(void **state)
 	uint32_t a, b, more;
 	struct urxe_shm *x = shm_endpoint(42, &a), *y = shm_endpoint(42, &b);
 
-	assert_int_equal(urxe_shm_claim(x, &more), 0);
+	assert_int_equal(urxe_shm_claim(x, 1, 0, &more), 0);
 	assert_true(a != b && a != more && b != more);
 	assert_int_equal(a % 1024, 0);
 	assert_in_range(a, 1024, 0xffffff);
@@ -70,15 +70,15 @@ static void test_all_blocks_taken(void **state)
 	if (!shm_isolate() || setrlimit(RLIMIT_NOFILE, &all))
 		skip();
 	assert_int_equal(urxe_shm_open(12345, &shm), 0);
-	while (urxe_shm_claim(shm, &base) == 0) {
+	while (urxe_shm_claim(shm, 1, 0, &base) == 0) {
 		assert_in_range(base, 1024, 0xfffc00);
 		n++;
 	}
 	assert_int_equal(n, 16383);
 	assert_int_equal(urxe_shm_open(1, &late), 0);
-	assert_int_equal(urxe_shm_claim(late, &base), -ENOSPC);
+	assert_int_equal(urxe_shm_claim(late, 1, 0, &base), -ENOSPC);
 	urxe_shm_close(shm);
-	assert_int_equal(urxe_shm_claim(late, &base), 0);
+	assert_int_equal(urxe_shm_claim(late, 1, 0, &base), 0);
 	urxe_shm_close(late);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 }
@@ -99,7 +99,7 @@ static void test_out_of_descriptors(void **state)
 	none = (struct rlimit){(rlim_t)first, old.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
 	shm_settle(a); /* ends only if the connection does not stay in the queue */
-	assert_int_equal(urxe_shm_claim(a, &(uint32_t){0}), -EMFILE);
+	assert_int_equal(urxe_shm_claim(a, 1, 0, &(uint32_t){0}), -EMFILE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 	assert_int_equal(shm_drain(a), 0);
 	shm_settle(b); /* was refused: connects anew */

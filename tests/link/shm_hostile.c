@@ -306,7 +306,7 @@ static void run_scribbler(uint32_t base, int tell_fd)
 	uint32_t mine;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (urxe_shm_open(3, &shm) || urxe_shm_claim(shm, &mine) ||
+	if (urxe_shm_open(3, &shm) || urxe_shm_claim(shm, 1, 0, &mine) ||
 	    write(tell_fd, &mine, sizeof(mine)) != sizeof(mine))
 		_exit(1);
 	for (;;) {

@@ -35,7 +35,7 @@ static pid_t fork_owner(uint64_t seed, bool takes, uint32_t *ret_base)
 		struct urxe_shm *shm;
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (urxe_shm_open(seed, &shm) || urxe_shm_claim(shm, &base) ||
+		if (urxe_shm_open(seed, &shm) || urxe_shm_claim(shm, 1, 0, &base) ||
 		    write(fds[1], &base, sizeof(base)) != sizeof(base))
 			_exit(1);
 		for (;;) {
@@ -61,7 +61,7 @@ static void test_claim_ends_with_its_process(void **state)
 	assert_true(urxe_shm_block_exists(shm, base));
 	kill_and_wait(child);
 	assert_false(urxe_shm_block_exists(shm, base));
-	assert_int_equal(urxe_shm_claim(shm, &again), 0);
+	assert_int_equal(urxe_shm_claim(shm, 1, 0, &again), 0);
 	assert_int_equal(again, base);
 	urxe_shm_close(shm);
 }

@@ -192,7 +192,7 @@ struct urxe_shm *shm_endpoint(uint64_t seed, uint32_t *ret_base)
 	struct urxe_shm *shm;
 
 	assert_int_equal(urxe_shm_open(seed, &shm), 0);
-	assert_int_equal(urxe_shm_claim(shm, ret_base), 0);
+	assert_int_equal(urxe_shm_claim(shm, 1, 0, ret_base), 0);
 	return shm;
 }
 

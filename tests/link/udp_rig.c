@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-enum { PAYLOAD_MAX = 65536, RIG_QPN = 0x4711 };
+enum { PAYLOAD_MAX = 65536 };
 
 static int ns_fd[2];
 static uint8_t payload[RIG_PACKETS + PAYLOAD_MAX];
@@ -176,6 +176,11 @@ struct urxe_path rig_path(struct urxe_udp *from, enum rig_host host, int version
 	return path;
 }
 
+static uint32_t dqpn_of(const struct rig_flow *flow)
+{
+	return flow->dqpn ? flow->dqpn : RIG_QPN;
+}
+
 static size_t headers(const struct rig_flow *flow, unsigned i, uint8_t *hdr)
 {
 	const struct urxe_pkt pkt = {
@@ -183,7 +188,7 @@ static size_t headers(const struct rig_flow *flow, unsigned i, uint8_t *hdr)
 		.pad = (uint8_t)(-flow->len[i] & 3),
 		.fecn = i & 1,
 		.becn = i & 2,
-		.dqpn = RIG_QPN,
+		.dqpn = dqpn_of(flow),
 		.pkey = 0xffff,
 		.psn = i,
 		.va = 0x1000 + i,
@@ -204,7 +209,7 @@ bool rig_pull(void *arg, struct urxe_frame *ret_frame)
 	flow->pulled++;
 	len = flow->len[i];
 	ret_frame->path = flow->path;
-	ret_frame->dqpn = RIG_QPN;
+	ret_frame->dqpn = dqpn_of(flow);
 	ret_frame->payload_len = len;
 	ret_frame->pad = (uint8_t)(-len & 3);
 	ret_frame->hdr_len = (uint8_t)headers(flow, i, ret_frame->hdr);

@@ -15,6 +15,7 @@ enum rig_host { RIG_A, RIG_B };
 
 enum {
 	RIG_PORT = 4791,
+	RIG_QPN = 0x4711,
 	RIG_BUF = 200000, /* granted everywhere */
 	RIG_PACKETS = 512,
 };
@@ -42,6 +43,7 @@ struct urxe_path rig_path(struct urxe_udp *from, enum rig_host host, int version
 /* A list of packets to pull, with payload to gather from odd places; what arrives is compared. */
 struct rig_flow {
 	const struct urxe_path *path;
+	uint32_t dqpn; /* 0: RIG_QPN */
 	unsigned n;
 	unsigned pulled;
 	unsigned delivered;
