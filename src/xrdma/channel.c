@@ -18,45 +18,30 @@ enum { DRAIN_NS = 1000000000, CHANNEL_TIMERS = 6 };
 static const struct {
 	const char *name;
 	unsigned next; /* states that may follow */
-	bool accepts;  /* messages of the application */
-	bool flows;    /* messages go and come */
 	bool sockets;  /* waits for them, not for completions */
 } states[XR_CH_N_STATES] = {
-	[XR_CH_DIALING] = {.name = "dialing",
-			   .next = TO(HELLO) | TO(DRAINING),
-			   .accepts = true,
-			   .sockets = true},
+	[XR_CH_DIALING] = {.name = "dialing", .next = TO(HELLO) | TO(DRAINING), .sockets = true},
 	[XR_CH_HELLO] = {.name = "hello",
 			 .next = TO(READY) | TO(BREAKING) | TO(DRAINING),
-			 .accepts = true,
 			 .sockets = true},
 	[XR_CH_READY] = {.name = "ready",
 			 .next = TO(PROBING) | TO(BREAKING) | TO(DRAINING),
-			 .accepts = true,
 			 .sockets = true},
 	[XR_CH_PROBING] = {.name = "probing",
 			   .next = TO(OPENING) | TO(BREAKING) | TO(DRAINING),
-			   .accepts = true,
 			   .sockets = true},
 	[XR_CH_OPENING] = {.name = "opening",
 			   .next = TO(OPEN) | TO(BREAKING) | TO(DRAINING),
-			   .accepts = true,
 			   .sockets = true},
-	[XR_CH_OPEN] = {.name = "open",
-			.next = TO(CLOSING) | TO(BREAKING) | TO(DRAINING),
-			.accepts = true,
-			.flows = true},
-	[XR_CH_CLOSING] = {.name = "closing",
-			   .next = TO(BYE) | TO(BREAKING) | TO(DRAINING),
-			   .flows = true},
-	[XR_CH_BYE] = {.name = "bye", .next = TO(BREAKING) | TO(DRAINING), .flows = true},
-	[XR_CH_BREAKING] = {.name = "breaking",
-			    .next = TO(WAITING) | TO(DRAINING),
-			    .accepts = true},
-	[XR_CH_WAITING] = {.name = "waiting",
-			   .next = TO(HELLO) | TO(DRAINING),
-			   .accepts = true,
-			   .sockets = true},
+	[XR_CH_OPEN] = {.name = "open", .next = TO(CLOSING) | TO(BREAKING) | TO(DRAINING)},
+	[XR_CH_CLOSING] = {.name = "closing", .next = TO(BYE) | TO(BREAKING) | TO(DRAINING)},
+	[XR_CH_BYE] = {.name = "bye", .next = TO(BREAKING) | TO(DRAINING)},
+	[XR_CH_BREAKING] =
+		{
+			.name = "breaking",
+			.next = TO(WAITING) | TO(DRAINING),
+		},
+	[XR_CH_WAITING] = {.name = "waiting", .next = TO(HELLO) | TO(DRAINING), .sockets = true},
 	[XR_CH_DRAINING] = {.name = "draining", .next = TO(CLOSED)},
 	[XR_CH_CLOSED] = {.name = "closed", .next = 0},
 };
@@ -74,23 +59,6 @@ void xr_channel_set_state(struct xrdma_channel *ch, enum xr_ch_state state)
 	log_debug("channel %u: %s -> %s", ch->handle, states[ch->state].name, states[state].name);
 	ch->state = state;
 	xr_channel_touch(ch);
-}
-
-bool xr_channel_accepts(const struct xrdma_channel *ch)
-{
-	return states[ch->state].accepts && !ch->close_asked;
-}
-
-bool xr_channel_flows(const struct xrdma_channel *ch)
-{
-	return states[ch->state].flows;
-}
-
-void xr_channel_touch(struct xrdma_channel *ch)
-{
-	if (!list_linked(&ch->touched))
-		list_add_tail(&ch->ctx->touched, &ch->touched);
-	xr_context_kick(ch->ctx);
 }
 
 /* ---- handles ---- */
@@ -451,6 +419,8 @@ static void close_step(struct xrdma_channel *ch)
 void xr_channel_settle(struct xrdma_channel *ch)
 {
 	xr_channel_pump(ch);
+	if (ch->state == XR_CH_OPEN && !ch->close_asked)
+		return; /* as nearly always */
 	close_step(ch);
 	if (ch->state == XR_CH_BREAKING && all_ended(ch))
 		xr_recover_drained(ch);

@@ -193,9 +193,17 @@ void xr_channel_discard(struct xrdma_channel *ch);
 const char *xr_channel_state_name(enum xr_ch_state state);
 void xr_channel_set_state(struct xrdma_channel *ch, enum xr_ch_state state);
 /* May the application send? */
-bool xr_channel_accepts(const struct xrdma_channel *ch);
+static inline bool xr_channel_accepts(const struct xrdma_channel *ch)
+{
+	return ((ch->state < XR_CH_CLOSING) | (ch->state == XR_CH_BREAKING) |
+		(ch->state == XR_CH_WAITING)) &
+	       !ch->close_asked;
+}
 /* Can messages come and go at this moment? */
-bool xr_channel_flows(const struct xrdma_channel *ch);
+static inline bool xr_channel_flows(const struct xrdma_channel *ch)
+{
+	return ch->state >= XR_CH_OPEN && ch->state <= XR_CH_BYE;
+}
 
 /* The end, with a negative errno value or 0: nothing more is sent or delivered. Explained once. */
 void xr_channel_fail(struct xrdma_channel *ch, int status, const char *why);
@@ -215,7 +223,12 @@ void xr_channel_check_gone(struct xrdma_channel *ch);
 bool xr_channel_all_sent(const struct xrdma_channel *ch);
 
 /* Look at it again when the batch at hand is handled. */
-void xr_channel_touch(struct xrdma_channel *ch);
+static inline void xr_channel_touch(struct xrdma_channel *ch)
+{
+	if (!list_linked(&ch->touched))
+		list_add_tail(&ch->ctx->touched, &ch->touched);
+	xr_context_kick(ch->ctx);
+}
 void xr_channel_settle(struct xrdma_channel *ch);
 
 /* Its place in the context's table: small, used again by later channels. */

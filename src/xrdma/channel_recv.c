@@ -319,7 +319,7 @@ void xr_channel_received(struct xrdma_channel *ch, struct xrdma_msg *m, const st
 		return;
 	m->ch = ch;
 	m->state = XR_M_ARRIVED;
-	m->data = (uint8_t *)m->buf.addr + XR_RX_PAYLOAD;
+	m->data = (uint8_t *)m->buf.addr + XR_HEADROOM;
 	if (ch->state == XR_CH_OPENING)
 		xr_channel_opened(ch); /* who sends has read our probe */
 	if (!xr_channel_flows(ch)) {

@@ -98,6 +98,37 @@ static void stamp(const struct xrdma_channel *ch, const struct xrdma_msg *m, str
 		wr->imm_data = htobe32(xr_imm(s.seq, s.ack));
 }
 
+/* Nearly all are: nothing but a header of the first 16 bytes, and behind it the payload. */
+static bool is_plain(const struct xrdma_channel *ch, const struct xrdma_msg *m)
+{
+	return m->origin == XR_FROM_SMALL && m->len <= ch->bounds.small_bytes && !m->traced &&
+	       !ch->ctx->faults && !ch->mws_read.n;
+}
+
+/* One piece: the header goes into the headroom of the payload. */
+static int post_plain(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	struct xr_stamp s = xr_window_stamp(&ch->win);
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)m->data - XR_HDR_BYTES,
+		.length = XR_HDR_BYTES + m->len,
+		.lkey = m->lkey,
+	};
+	bool inlined = sge.length <= ch->max_inline;
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND_WITH_IMM,
+		.send_flags = inlined ? IBV_SEND_INLINE : 0,
+		.imm_data = htobe32(xr_imm(s.seq, s.ack)),
+	};
+
+	xr_head_put_plain((uint8_t *)m->data - XR_HDR_BYTES, m->type, s.ctrl_ack, m->id, m->len,
+			  ch->bounds.epoch);
+	/* A buffer waits for its completion: do not let it wait for sends that may never come. */
+	return post(ch, &wr, XR_WQE_SEND, inlined ? NULL : m, !inlined && ch->queued <= 1);
+}
+
 /* Post header and, if it is small, payload of a message: m, or a control message (m NULL). */
 static int post_message(struct xrdma_channel *ch, struct xr_head *h, struct xrdma_msg *m,
 			enum xr_wqe_op op)
@@ -130,13 +161,13 @@ static int post_message(struct xrdma_channel *ch, struct xr_head *h, struct xrdm
 	return ret;
 }
 
-static int send_now(struct xrdma_channel *ch, struct xrdma_msg *m)
+/* One with more to it, or of the caller's memory. */
+static int post_other(struct xrdma_channel *ch, struct xrdma_msg *m)
 {
-	struct xrdma_context *ctx = ch->ctx;
 	struct xr_head h;
 	int ret;
 
-	if (ctx->faults && xr_fault_held(ch))
+	if (ch->ctx->faults && xr_fault_held(ch))
 		return -EAGAIN;
 	ret = xr_mw_bind(ch, m);
 	if (ret)
@@ -144,10 +175,17 @@ static int send_now(struct xrdma_channel *ch, struct xrdma_msg *m)
 	fill_head(ch, m, &h);
 	if (m->traced && ch->bounds.trace)
 		xr_trace_sent(ch, m, &h);
-	m->seq = ch->win.next;
-	ret = post_message(ch, &h, m, XR_WQE_SEND);
+	return post_message(ch, &h, m, XR_WQE_SEND);
+}
+
+static int send_now(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	struct xrdma_context *ctx = ch->ctx;
+	int ret = is_plain(ch, m) ? post_plain(ch, m) : post_other(ch, m);
+
 	if (ret)
 		return ret;
+	m->seq = ch->win.next;
 	xr_window_sent(&ch->win, true);
 	ch->unacked[m->seq & ch->unacked_mask] = m;
 	m->unacked = true;
@@ -274,7 +312,7 @@ void xr_channel_pump(struct xrdma_channel *ch)
 	if (!xr_channel_flows(ch))
 		return;
 	ch->flow.quantum = ctx->flow.quantum;
-	done = xr_mw_pump(ch) && pump_queue(ch);
+	done = (!ch->mws.all || xr_mw_pump(ch)) && pump_queue(ch);
 	switch (xr_window_ack(&ch->win)) {
 	case XR_ACK_AT_ONCE:
 		done &= post_ack(ch, XR_ACK);
@@ -286,7 +324,7 @@ void xr_channel_pump(struct xrdma_channel *ch)
 	case XR_ACK_NONE: /* the timer, if it runs, finds that */
 		break;
 	}
-	if (xr_channel_flows(ch))
+	if (!list_empty(&ch->moving) && xr_channel_flows(ch))
 		done &= xr_move_pump(ch);
 	if (!done && xr_channel_flows(ch))
 		wait_turn(ch);

@@ -75,6 +75,8 @@ struct xrdma_context {
 	struct xr_flow flow;
 
 	struct xrdma_msg *free_msgs;
+	struct xrdma_msg *warm_msgs; /* free, each with a small buffer to send from */
+	uint32_t n_warm;
 	struct list msg_chunks;
 	struct list hungry;  /* large messages that wait for receive memory, first come first */
 	struct list owing;   /* receive queues that wait for it too */
@@ -145,7 +147,12 @@ void xr_watch_change(struct xrdma_context *ctx, struct xr_watch *w, int fd, uint
 void xr_watch_remove(struct xrdma_context *ctx, struct xr_watch *w);
 
 /* Something waits for the next poll: wake whoever sleeps on the event descriptor. */
-void xr_context_kick(struct xrdma_context *ctx);
+void xr_context_wake(struct xrdma_context *ctx);
+static inline void xr_context_kick(struct xrdma_context *ctx)
+{
+	if (ctx->armed && !ctx->inside)
+		xr_context_wake(ctx);
+}
 
 int xr_progress_init(struct xrdma_context *ctx);
 void xr_progress_fini(struct xrdma_context *ctx);

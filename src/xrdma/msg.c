@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { CHUNK_MSGS = 64 };
+enum { CHUNK_MSGS = 64, WARM_MSGS = 64 };
 
 struct chunk {
 	struct list link;
@@ -53,18 +53,14 @@ void xr_msgs_fini(struct xrdma_context *ctx)
 	}
 }
 
-struct xrdma_msg *xr_msg_get(struct xrdma_context *ctx)
+/* The first of a list of free messages, as good as new. */
+static struct xrdma_msg *take(struct xrdma_msg **list)
 {
-	struct xrdma_msg *m;
+	struct xrdma_msg *m = *list;
 
-	if (!ctx->free_msgs && grow(ctx))
-		return NULL;
-	m = ctx->free_msgs;
-	ctx->free_msgs = m->next_free;
+	*list = m->next_free;
 	m->ch = NULL;
-	m->data = NULL;
 	m->len = 0;
-	m->origin = XR_FROM_NOWHERE;
 	m->received = m->unacked = m->answered = m->owes = m->complete = m->small = m->write =
 		m->traced = false;
 	m->wrs = 0;
@@ -77,6 +73,18 @@ struct xrdma_msg *xr_msg_get(struct xrdma_context *ctx)
 	return m;
 }
 
+struct xrdma_msg *xr_msg_get(struct xrdma_context *ctx)
+{
+	struct xrdma_msg *m;
+
+	if (!ctx->free_msgs && grow(ctx))
+		return NULL;
+	m = take(&ctx->free_msgs);
+	m->data = NULL;
+	m->origin = XR_FROM_NOWHERE;
+	return m;
+}
+
 void xr_msg_drop_memory(struct xrdma_msg *m)
 {
 	switch ((enum xr_origin)m->origin) {
@@ -86,6 +94,7 @@ void xr_msg_drop_memory(struct xrdma_msg *m)
 			xr_context_kick(m->ctx);
 		__attribute__((fallthrough));
 	case XR_FROM_TX:
+	case XR_FROM_SMALL:
 		xr_mem_release(m->ctx->mem, &m->buf);
 		break;
 	case XR_FROM_CALLER:
@@ -104,19 +113,44 @@ void xr_msg_drop_memory(struct xrdma_msg *m)
 
 void xr_msg_put(struct xrdma_msg *m)
 {
+	struct xrdma_context *ctx = m->ctx;
+
 	assert(m->state != XR_M_FREE && m->wrs == 0);
 	list_del(&m->link);
 	list_del(&m->moving);
-	xr_msg_drop_memory(m);
 	m->state = XR_M_FREE;
-	m->next_free = m->ctx->free_msgs;
-	m->ctx->free_msgs = m;
+	if (m->origin == XR_FROM_SMALL && ctx->n_warm < WARM_MSGS && !ctx->conf.guard) {
+		m->next_free = ctx->warm_msgs;
+		ctx->warm_msgs = m;
+		ctx->n_warm++;
+		return;
+	}
+	xr_msg_drop_memory(m);
+	m->next_free = ctx->free_msgs;
+	ctx->free_msgs = m;
+}
+
+void xr_msgs_cool(struct xrdma_context *ctx)
+{
+	while (ctx->warm_msgs) {
+		struct xrdma_msg *m = ctx->warm_msgs;
+
+		ctx->warm_msgs = m->next_free;
+		xr_msg_drop_memory(m);
+		m->next_free = ctx->free_msgs;
+		ctx->free_msgs = m;
+	}
+	ctx->n_warm = 0;
 }
 
 int xr_msg_alloc(struct xrdma_msg *m, enum xr_mem_use use, size_t len)
 {
 	int ret = xr_mem_alloc(m->ctx->mem, use, len, &m->buf);
 
+	if (ret == -ENOBUFS && m->ctx->n_warm) {
+		xr_msgs_cool(m->ctx);
+		ret = xr_mem_alloc(m->ctx->mem, use, len, &m->buf);
+	}
 	if (ret)
 		return ret;
 	m->origin = use == XR_TX ? XR_FROM_TX : XR_FROM_RX;
@@ -133,10 +167,17 @@ struct xrdma_msg *xr_msg_rx_new(struct xrdma_context *ctx)
 	if (!m)
 		return NULL;
 	m->state = XR_M_POSTED;
-	if (xr_msg_alloc(m, XR_RX, xr_rx_bytes(&ctx->conf)) == 0)
-		return m;
-	xr_msg_put(m);
-	return NULL;
+	if (xr_msg_alloc(m, XR_RX, xr_rx_bytes(&ctx->conf))) {
+		xr_msg_put(m);
+		return NULL;
+	}
+	m->recv_sge = (struct ibv_sge){
+		.addr = (uintptr_t)m->buf.addr + XR_RX_HEAD,
+		.length = xr_rx_bytes(&ctx->conf) - XR_RX_HEAD,
+		.lkey = m->lkey,
+	};
+	m->recv = (struct ibv_recv_wr){.sg_list = &m->recv_sge, .num_sge = 1};
+	return m;
 }
 
 int xr_msg_register(struct xrdma_msg *m, unsigned access)
@@ -208,24 +249,64 @@ static int check_new(const struct xrdma_channel *ch, size_t len)
 	return 0;
 }
 
+/* Small payloads all get buffers of one size, so that any of them fits the next. */
+static size_t small_bytes(const struct xrdma_context *ctx)
+{
+	return ctx->conf.small_bytes < XR_CLASS_BYTES ? ctx->conf.small_bytes : XR_CLASS_BYTES;
+}
+
+static int alloc_to_send(struct xrdma_msg *m, size_t len)
+{
+	const struct xrdma_context *ctx = m->ctx;
+	size_t small = small_bytes(ctx);
+	int ret;
+
+	if (len == 0)
+		return 0;
+	if (len > small)
+		return xr_msg_alloc(m, XR_TX, len);
+	ret = xr_msg_alloc(m, XR_TX, XR_HEADROOM + (ctx->conf.guard ? len : small));
+	if (ret)
+		return ret;
+	m->origin = XR_FROM_SMALL;
+	m->data = (uint8_t *)m->buf.addr + XR_HEADROOM;
+	return 0;
+}
+
+static int new_cold(struct xrdma_context *ctx, size_t len, struct xrdma_msg **ret_m)
+{
+	struct xrdma_msg *m = *ret_m = xr_msg_get(ctx);
+	int ret;
+
+	if (!m)
+		return xr_error(-ENOMEM, "out of memory for a message");
+	m->state = XR_M_QUEUED;
+	ret = alloc_to_send(m, len);
+	if (ret)
+		xr_msg_put(m);
+	return ret;
+}
+
 int xrdma_msg_new(struct xrdma_channel *ch, size_t len, struct xrdma_msg **ret_msg)
 {
+	struct xrdma_context *ctx = ch->ctx;
 	int ret = check_new(ch, len);
 	struct xrdma_msg *m;
 
 	if (ret)
 		return ret;
-	m = xr_msg_get(ch->ctx);
-	if (!m)
-		return xr_error(-ENOMEM, "out of memory for a message");
+	if (ctx->warm_msgs && len && len <= small_bytes(ctx)) {
+		m = take(&ctx->warm_msgs);
+		ctx->n_warm--;
+		ctx->stats.pool_hits++;
+		m->data = (uint8_t *)m->buf.addr + XR_HEADROOM;
+	} else {
+		ret = new_cold(ctx, len, &m);
+		if (ret)
+			return ret;
+	}
 	m->ch = ch;
 	m->len = (uint32_t)len;
-	m->state = XR_M_QUEUED;
-	ret = len ? xr_msg_alloc(m, XR_TX, len) : 0;
-	if (ret) {
-		xr_msg_put(m);
-		return ret;
-	}
 	xr_msg_to_app(m);
 	*ret_msg = m;
 	return 0;

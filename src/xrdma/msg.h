@@ -30,19 +30,21 @@ enum xr_msg_state {
 enum xr_origin {
 	XR_FROM_NOWHERE, /* no payload, or in a slot of a region */
 	XR_FROM_TX,
+	XR_FROM_SMALL, /* the same, with headroom: kept with the message when that is free */
 	XR_FROM_RX,
 	XR_FROM_CALLER,
 };
 
-/* Where received bytes lie in a small receive buffer: so that payloads are aligned to 64. */
-enum { XR_RX_PAYLOAD = 64, XR_RX_HEAD = XR_RX_PAYLOAD - XR_HDR_BYTES };
+/* Small payloads have room for their header before them, and are aligned to 64. */
+enum { XR_HEADROOM = 64, XR_RX_HEAD = XR_HEADROOM - XR_HDR_BYTES };
+_Static_assert(XR_HDR_BYTES + XR_TIMES_BYTES <= XR_HEADROOM, "heads of small messages");
 
 /* A receive buffer, and what of it the NIC may fill. */
 static inline uint32_t xr_rx_bytes(const struct xr_conf *conf)
 {
 	uint32_t stamp = conf->mem_windows == XR_MEM_WINDOWS_TYPE2 ? XR_STAMP_BYTES : 0;
 
-	return XR_RX_PAYLOAD + conf->small_bytes + (conf->trace ? XR_TIMES_BYTES : stamp);
+	return XR_HEADROOM + conf->small_bytes + (conf->trace ? XR_TIMES_BYTES : stamp);
 }
 
 struct xrdma_msg {
@@ -62,6 +64,7 @@ struct xrdma_msg {
 	bool complete; /* received, all of it */
 	bool small;    /* received, in a buffer of the receive queue */
 	bool traced;   /* REQ, RSP: at is of use */
+	bool write;    /* one-sided: to the peer */
 	uint16_t seq;
 	uint16_t wrs;     /* work requests outstanding that refer to it */
 	uint32_t id;      /* as in struct xr_head */
@@ -70,6 +73,8 @@ struct xrdma_msg {
 	uint32_t answers; /* RSP: the key of its request, 0 if that was not large */
 	int slot;         /* payload lies in this slot, or -1 */
 	struct xr_buf buf;
+	struct ibv_recv_wr recv; /* of a small receive buffer */
+	struct ibv_sge recv_sge;
 	struct xr_regcache_ref ref;  /* XR_FROM_CALLER, once registered */
 	unsigned access;             /* with these rights: IBV_ACCESS_* */
 	struct xrdma_region *region; /* slot's, or exported */
@@ -80,7 +85,6 @@ struct xrdma_msg {
 	struct xrdma_remote_region *remote; /* one-sided: to or from it... */
 	uint64_t remote_offset;             /* ...there */
 	uint32_t posted;                    /* bytes of which READs or WRITEs are posted */
-	bool write;
 	xrdma_done *done;
 	void *arg;
 	xrdma_released *released; /* XR_FROM_CALLER */
@@ -107,6 +111,9 @@ void xr_msg_to_app(struct xrdma_msg *m);
 void xr_msg_from_app(struct xrdma_msg *m, enum xr_msg_state state);
 /* The library is done with a message that was sent: frees it if nothing else holds on to it. */
 void xr_msg_sent_check(struct xrdma_msg *m);
+
+/* Give up the small buffers of free messages. */
+void xr_msgs_cool(struct xrdma_context *ctx);
 
 int xr_msgs_init(struct xrdma_context *ctx);
 void xr_msgs_fini(struct xrdma_context *ctx);

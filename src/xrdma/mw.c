@@ -171,8 +171,6 @@ static int post_end(struct xrdma_channel *ch, const struct xr_mw *w, bool signal
 
 bool xr_mw_pump(struct xrdma_channel *ch)
 {
-	if (!ch->mws.all)
-		return true;
 	while (!list_empty(&ch->mws.due)) {
 		struct list *node = ch->mws.due.next;
 

@@ -72,7 +72,7 @@ bool xr_mw_starved(const struct xrdma_channel *ch, const struct xrdma_msg *m);
 int xr_mw_bind(struct xrdma_channel *ch, struct xrdma_msg *m);
 /* It is acknowledged. */
 void xr_mw_due(struct xrdma_channel *ch, struct xrdma_msg *m);
-/* Invalidate those that are due; false: there is no room for all. */
+/* If there are any: invalidate those that are due; false: there is no room for all. */
 bool xr_mw_pump(struct xrdma_channel *ch);
 void xr_mw_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status);
 /*

@@ -198,10 +198,8 @@ static void write_wake(const struct xrdma_context *ctx)
 	}
 }
 
-void xr_context_kick(struct xrdma_context *ctx)
+void xr_context_wake(struct xrdma_context *ctx)
 {
-	if (!ctx->armed || ctx->inside)
-		return;
 	ctx->armed = false;
 	write_wake(ctx);
 }
@@ -318,6 +316,7 @@ static void trim_when_due(struct xrdma_context *ctx)
 	if (ctx->now < ctx->trim_at)
 		return;
 	ctx->trim_at = ctx->now + ctx->conf.trim_ms * NSEC_PER_MSEC;
+	xr_msgs_cool(ctx);
 	(void)xr_mem_trim(ctx->mem, ctx->now);
 	ctx->fed = true; /* the system may have memory by now */
 }
@@ -385,7 +384,7 @@ static void set_timer(struct xrdma_context *ctx)
 	uint64_t due = timerq_next(&ctx->timers);
 	struct itimerspec spec = {0};
 
-	if (ctx->trim_at < due && xr_mem_may_shrink(ctx->mem))
+	if (ctx->trim_at < due && (ctx->n_warm || xr_mem_may_shrink(ctx->mem)))
 		due = ctx->trim_at;
 	if (due == ctx->armed_until)
 		return;

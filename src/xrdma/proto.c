@@ -4,6 +4,7 @@
 #include "base/be.h"
 
 #include <errno.h>
+#include <string.h>
 
 enum { FLAG_LARGE = 1, FLAG_TRACED = 2, FLAG_STAMPED = 4 };
 enum { MAX_ERRNO = 4095 };
@@ -14,32 +15,21 @@ enum { MAX_ERRNO = 4095 };
  */
 static const struct {
 	const char *name;
-	bool windowed;
 	bool payload;   /* len bytes follow in place */
 	bool may_large; /* or are read from the peer */
 	uint8_t body;
 	uint8_t first_time, n_times;
 } types[XR_N_TYPES] = {
-	[XR_MSG] = {.name = "MSG", .windowed = true, .payload = true, .may_large = true},
-	[XR_REQ] =
-		{.name = "REQ", .windowed = true, .payload = true, .may_large = true, .n_times = 2},
-	[XR_RSP] = {.name = "RSP",
-		    .windowed = true,
-		    .payload = true,
-		    .may_large = true,
-		    .first_time = 2,
-		    .n_times = 4},
-	[XR_ERR_RSP] = {.name = "ERR_RSP", .windowed = true, .body = 4},
-	[XR_REGION] = {.name = "REGION", .windowed = true, .body = XR_KEY_BYTES + 16},
-	[XR_SLOT] = {.name = "SLOT", .windowed = true, .body = 2},
+	[XR_MSG] = {.name = "MSG", .payload = true, .may_large = true},
+	[XR_REQ] = {.name = "REQ", .payload = true, .may_large = true, .n_times = 2},
+	[XR_RSP] =
+		{.name = "RSP", .payload = true, .may_large = true, .first_time = 2, .n_times = 4},
+	[XR_ERR_RSP] = {.name = "ERR_RSP", .body = 4},
+	[XR_REGION] = {.name = "REGION", .body = XR_KEY_BYTES + 16},
+	[XR_SLOT] = {.name = "SLOT", .body = 2},
 	[XR_ACK] = {.name = "ACK"},
 	[XR_BYE] = {.name = "BYE"},
 };
-
-bool xr_type_windowed(enum xr_type type)
-{
-	return types[type].windowed;
-}
 
 const char *xr_type_name(enum xr_type type)
 {
@@ -205,22 +195,20 @@ static bool parse_plain(const uint8_t *p, size_t size, const struct xr_bounds *b
 	len = get_be32(p + 8);
 	if (len != size - XR_HDR_BYTES || len > bounds->small_bytes || len > bounds->max_bytes)
 		return false;
-	*ret_h = (struct xr_head){.type = (enum xr_type)p[0],
-				  .ctrl_ack = p[2],
-				  .id = get_be32(p + 4),
-				  .len = len,
-				  .epoch = bounds->epoch};
+	memset(ret_h, 0, offsetof(struct xr_head, at));
+	ret_h->type = (enum xr_type)p[0];
+	ret_h->ctrl_ack = p[2];
+	ret_h->id = get_be32(p + 4);
+	ret_h->len = len;
+	ret_h->epoch = bounds->epoch;
 	return true;
 }
 
-int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
-		  struct xr_head *ret_h, const char **ret_why)
+static int parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
+		 struct xr_head *ret_h, const char **ret_why)
 {
 	struct xr_head h = {0};
 
-	*ret_why = NULL;
-	if (parse_plain(p, size, bounds, ret_h))
-		return 0;
 	if (size < XR_HDR_BYTES)
 		*ret_why = "shorter than its header";
 	else if (p[0] == 0 || p[0] >= XR_N_TYPES)
@@ -252,4 +240,11 @@ int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
 		parse_times(p + XR_HDR_BYTES, &h);
 	*ret_h = h;
 	return 0;
+}
+
+int xr_head_parse(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
+		  struct xr_head *ret_h, const char **ret_why)
+{
+	*ret_why = NULL;
+	return parse_plain(p, size, bounds, ret_h) ? 0 : parse(p, size, bounds, ret_h, ret_why);
 }

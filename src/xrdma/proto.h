@@ -20,6 +20,7 @@
 #ifndef XR_PROTO_H
 #define XR_PROTO_H
 
+#include "base/be.h"
 #include "xrdma/keys.h"
 
 #include <stdbool.h>
@@ -60,11 +61,11 @@ struct xr_head {
 	uint32_t tag;
 	uint64_t slot_bytes;
 	uint16_t slot; /* SLOT */
-	bool traced;   /* REQ: at[0..1] come along; RSP: at[2..5] */
-	uint64_t at[XR_AT_WIRE];
-	bool stamped; /* these come along, as it invalidates: */
+	bool stamped;  /* these come along, as it invalidates: */
 	uint16_t seq, ack;
 	uint32_t invalidates;
+	bool traced; /* REQ: at[0..1] come along; RSP: at[2..5] */
+	uint64_t at[XR_AT_WIRE];
 };
 
 /* What was agreed. */
@@ -80,11 +81,23 @@ struct xr_bounds {
 size_t xr_head_extra(const struct xr_head *h);
 
 /* Messages that take a place in the window; the others take one among the control messages. */
-bool xr_type_windowed(enum xr_type type);
+static inline bool xr_type_windowed(enum xr_type type)
+{
+	return type < XR_ACK;
+}
+
 const char *xr_type_name(enum xr_type type);
 
 /* Write header and body at p, XR_MAX_HEAD_BYTES of room. Returns their length. */
 size_t xr_head_put(uint8_t *p, const struct xr_head *h);
+
+/* The same for a payload type when there is nothing else to say; XR_HDR_BYTES of room. */
+static inline void xr_head_put_plain(uint8_t *p, unsigned type, uint8_t ctrl_ack, uint32_t id,
+				     uint32_t len, uint32_t epoch)
+{
+	put_be64(p, (uint64_t)type << 56 | (uint64_t)ctrl_ack << 40 | id);
+	put_be64(p + 8, (uint64_t)len << 32 | epoch);
+}
 
 /*
  * Parse size bytes that came. A payload that is not large is the ret_h->len bytes behind the

@@ -419,7 +419,7 @@ static int one_sided(struct xrdma_channel *ch, struct xrdma_remote_region *remot
 		return xr_error(-ESTALE, "the region's key is of an earlier epoch: the peer has "
 					 "freed the region");
 	}
-	if (!write && m->origin == XR_FROM_TX) {
+	if (!write && (m->origin == XR_FROM_TX || m->origin == XR_FROM_SMALL)) {
 		/* Send memory must not be written by the NIC: trade it for receive memory. */
 		struct xr_buf tx = m->buf;
 

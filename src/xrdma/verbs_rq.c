@@ -57,11 +57,13 @@ struct xrdma_msg *xr_rq_take(struct xr_rq *rq, uint64_t wr_id)
 }
 
 /* Those from `wr` on were not posted: only a queue pair that is in error refuses. */
-static void take_back(struct xr_rq_batch *batch, struct ibv_recv_wr *wr)
+static void take_back(struct xr_rq *rq, const struct ibv_recv_wr *wr)
 {
-	for (; wr; wr = wr->next) {
-		struct xrdma_msg *m = xr_rq_take(batch->rq, wr->wr_id);
+	while (wr) {
+		struct xrdma_msg *m = xr_rq_take(rq, wr->wr_id);
 
+		wr = wr->next;
+		m->ch = NULL;
 		xr_msg_put(m);
 	}
 }
@@ -69,34 +71,34 @@ static void take_back(struct xr_rq_batch *batch, struct ibv_recv_wr *wr)
 void xr_rq_flush(struct xrdma_context *ctx)
 {
 	struct xr_rq_batch *batch = &ctx->batch;
-	struct ibv_recv_wr *bad = NULL;
-	uint32_t n = batch->n;
+	struct ibv_recv_wr *wr = batch->first, *bad = NULL;
 	int ret;
 
-	if (n == 0)
+	if (!wr)
 		return;
-	batch->wrs[n - 1].next = NULL;
-	batch->n = 0;
+	*batch->end = NULL;
+	batch->first = NULL;
 	if (batch->rq->srq)
-		ret = ibv_post_srq_recv(batch->rq->srq, batch->wrs, &bad);
+		ret = ibv_post_srq_recv(batch->rq->srq, wr, &bad);
 	else
-		ret = ibv_post_recv(batch->rq->qp, batch->wrs, &bad);
-	for (uint32_t i = 0; i < n && !(ret && &batch->wrs[i] == bad); i++) {
-		struct xrdma_channel *ch = batch->consumed[i].ch;
+		ret = ibv_post_recv(batch->rq->qp, wr, &bad);
+	for (; wr && !(ret && wr == bad); wr = wr->next) {
+		struct xrdma_msg *m = container_of(wr, struct xrdma_msg, recv);
 
-		if (ch)
-			xr_window_consume(&ch->win, batch->consumed[i].seq);
+		if (m->ch)
+			xr_window_consume(&m->ch->win, m->seq);
+		m->ch = NULL;
 	}
 	if (ret)
-		take_back(batch, bad);
+		take_back(batch->rq, bad);
 }
 
 static void add(struct xr_rq *rq, struct xrdma_msg *m, struct xrdma_channel *ch, uint16_t seq)
 {
 	struct xr_rq_batch *batch = &rq->ctx->batch;
-	uint32_t slot, i;
+	uint32_t slot;
 
-	if (batch->n == XR_RQ_BATCH || batch->rq != rq)
+	if (batch->rq != rq)
 		xr_rq_flush(rq->ctx);
 	batch->rq = rq;
 	slot = rq->free_slots[--rq->n_free];
@@ -104,21 +106,11 @@ static void add(struct xr_rq *rq, struct xrdma_msg *m, struct xrdma_channel *ch,
 	rq->posted++;
 	rq->ctx->stats.receives_posted++;
 	m->state = XR_M_POSTED;
-	m->ch = NULL;
-	i = batch->n++;
-	batch->sges[i] = (struct ibv_sge){
-		.addr = (uintptr_t)m->buf.addr + XR_RX_HEAD,
-		.length = xr_rx_bytes(&rq->ctx->conf) - XR_RX_HEAD,
-		.lkey = m->buf.lkey,
-	};
-	batch->wrs[i] = (struct ibv_recv_wr){
-		.wr_id = rq->id_base | slot,
-		.next = i + 1 < XR_RQ_BATCH ? &batch->wrs[i + 1] : NULL,
-		.sg_list = &batch->sges[i],
-		.num_sge = 1,
-	};
-	batch->consumed[i].ch = ch;
-	batch->consumed[i].seq = seq;
+	m->ch = ch;
+	m->seq = seq;
+	m->recv.wr_id = rq->id_base | slot;
+	*(batch->first ? batch->end : &batch->first) = &m->recv;
+	batch->end = &m->recv.next;
 }
 
 bool xr_rq_refill(struct xr_rq *rq, struct xrdma_msg *m, struct xrdma_channel *ch, uint16_t seq)

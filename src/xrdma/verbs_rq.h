@@ -32,18 +32,13 @@ struct xr_rq {
 	struct list owing; /* in the context's list, while there are debts */
 };
 
-enum { XR_RQ_BATCH = 16 };
-
-/* Receives about to be posted, and the messages that will be consumed by it. */
+/*
+ * Receives about to be posted, a chain of the messages' own requests. Until they are, ch and seq of
+ * a message say what is consumed by it (ch NULL: nothing).
+ */
 struct xr_rq_batch {
 	struct xr_rq *rq;
-	uint32_t n;
-	struct ibv_recv_wr wrs[XR_RQ_BATCH];
-	struct ibv_sge sges[XR_RQ_BATCH];
-	struct {
-		struct xrdma_channel *ch; /* NULL: none */
-		uint16_t seq;
-	} consumed[XR_RQ_BATCH];
+	struct ibv_recv_wr *first, **end; /* first NULL: none */
 };
 
 int xr_rq_init(struct xr_rq *rq, struct xrdma_context *ctx, uint32_t capacity, uint64_t id_base);

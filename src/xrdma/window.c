@@ -107,7 +107,10 @@ int xr_window_receive(struct xr_window *w, const struct xr_stamp *s, bool window
 void xr_window_consume(struct xr_window *w, uint16_t seq)
 {
 	assert(!(*word_of(w, seq) & bit_of(seq)));
-	*word_of(w, seq) |= bit_of(seq);
+	if (seq == w->consumed)
+		w->consumed++;
+	else
+		*word_of(w, seq) |= bit_of(seq);
 	advance(w);
 }
 

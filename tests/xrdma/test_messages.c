@@ -220,6 +220,33 @@ static void m6_callers_own_memory(void **state)
 	rig_close(&r);
 }
 
+/*
+ * A free small message keeps its buffer for the next one, unless the memory is needed: a slab is in
+ * use by the channel, the other holds that buffer.
+ */
+static void m6_small_buffers_stay_warm_while_there_is_memory(void **state)
+{
+	struct xrdma_channel *ch;
+	struct xrdma_msg *m;
+	const void *data;
+	struct rig r;
+
+	rig_open(&r, "tx_budget_bytes=8M trim_ms=3600000");
+	ch = rig_connect(&r);
+	m = rig_msg(ch, 64, 1);
+	data = xrdma_msg_data(m);
+	assert_int_equal((uintptr_t)data % 64, 0);
+	xrdma_msg_free(m);
+	m = rig_msg(ch, 4096, 2);
+	assert_ptr_equal(xrdma_msg_data(m), data);
+	xrdma_msg_free(m);
+	rig_send(ch, 4 << 20, 3);
+	rig_expect(&r, RIG_SERVER, 4 << 20, 3);
+	rig_send(ch, 64, 4);
+	rig_expect(&r, RIG_SERVER, 64, 4);
+	rig_close(&r);
+}
+
 static void bad_parameters(void **state)
 {
 	struct xrdma_channel *ch, *other;
@@ -263,6 +290,7 @@ int main(void)
 		cmocka_unit_test(m5_different_small_bytes),
 		cmocka_unit_test(m6_receive_budget),
 		cmocka_unit_test(m6_callers_own_memory),
+		cmocka_unit_test(m6_small_buffers_stay_warm_while_there_is_memory),
 		cmocka_unit_test(bad_parameters),
 	};
 
