@@ -95,21 +95,36 @@ void timer_remove(struct timerq *q, struct timer *t)
 	timer_init(t);
 }
 
+/* The first of the heap has been pushed back or turned off since. */
+static void catch_up(struct timerq *q)
+{
+	struct timer *t = q->heap[1];
+
+	if (t->due_ns == CLOCK_NEVER) {
+		timer_remove(q, t);
+	} else {
+		t->key_ns = t->due_ns;
+		sift_down(q, t);
+	}
+}
+
+uint64_t timerq_settle(struct timerq *q)
+{
+	while (q->n && q->heap[1]->key_ns != q->heap[1]->due_ns)
+		catch_up(q);
+	return timerq_next(q);
+}
+
 struct timer *timerq_expire(struct timerq *q, uint64_t now)
 {
 	while (q->n && q->heap[1]->key_ns <= now) {
 		struct timer *t = q->heap[1];
 
-		if (t->due_ns <= now || t->due_ns == CLOCK_NEVER) {
-			uint64_t due_ns = t->due_ns;
-
+		if (t->due_ns <= now) {
 			timer_remove(q, t);
-			if (due_ns <= now)
-				return t;
-			continue;
+			return t;
 		}
-		t->key_ns = t->due_ns;
-		sift_down(q, t);
+		catch_up(q);
 	}
 	return NULL;
 }

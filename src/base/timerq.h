@@ -41,6 +41,12 @@ static inline uint64_t timerq_next(const struct timerq *q)
 	return q->n ? q->heap[1]->key_ns : CLOCK_NEVER;
 }
 
+/*
+ * The earliest deadline itself: what was pushed back or turned off is put in its place first. For
+ * who is going to sleep until then, and would be woken for nothing.
+ */
+uint64_t timerq_settle(struct timerq *q);
+
 /* A timer that is due at now, turned off; NULL when there is none. */
 struct timer *timerq_expire(struct timerq *q, uint64_t now);
 

@@ -386,6 +386,14 @@ uint64_t urxe_engine_deadline(const struct urxe_engine *e)
 	return least < pace ? least : pace;
 }
 
+uint64_t urxe_engine_alarm(struct urxe_engine *e)
+{
+	timerq_settle(&e->timers);
+	timerq_settle(&e->cq_timers);
+	timerq_settle(&e->pace_timers);
+	return urxe_engine_deadline(e);
+}
+
 /* ---- receive --------------------------------------------------------------------------------- */
 
 static bool is_up(const struct urxe_qp *qp)

@@ -84,6 +84,8 @@ void urxe_engine_advance(struct urxe_engine *e, uint64_t now);
 
 /* When the next timer is due, never late, perhaps early; CLOCK_NEVER (UINT64_MAX): none is. */
 uint64_t urxe_engine_deadline(const struct urxe_engine *e);
+/* The same for who is going to sleep: costs more, and is never too early. */
+uint64_t urxe_engine_alarm(struct urxe_engine *e);
 
 /* Is there anything for the next two? */
 bool urxe_engine_has_events(const struct urxe_engine *e);

@@ -113,7 +113,7 @@ static bool prepare_sleep(struct urxe_context *ctx)
 	if (!urxe_shm_arm(ctx->shm))
 		return false;
 	d->armed = true;
-	d->alarm_ns = urxe_engine_deadline(ctx->engine);
+	d->alarm_ns = urxe_engine_alarm(ctx->engine);
 	if (ctx->udp)
 		urxe_driver_watch_udp(ctx);
 	return true;

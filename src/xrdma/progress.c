@@ -381,7 +381,7 @@ int xrdma_poll(struct xrdma_context *ctx)
 
 static void set_timer(struct xrdma_context *ctx)
 {
-	uint64_t due = timerq_next(&ctx->timers);
+	uint64_t due = timerq_settle(&ctx->timers);
 	struct itimerspec spec = {0};
 
 	if (ctx->trim_at < due && (ctx->n_warm || xr_mem_may_shrink(ctx->mem)))

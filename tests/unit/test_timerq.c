@@ -52,6 +52,29 @@ static void later_is_lazy_and_earlier_is_not(void **state)
 	timerq_fini(&q);
 }
 
+/* Who sleeps until the first deadline is not woken before it. */
+static void settles_what_was_moved(void **state)
+{
+	struct timerq q = {0};
+	struct timer t[3];
+
+	assert_int_equal(timerq_reserve(&q, 3), 0);
+	assert_true(timerq_settle(&q) == CLOCK_NEVER);
+	for (int i = 0; i < 3; i++) {
+		timer_init(&t[i]);
+		timer_set(&q, &t[i], 10 + (uint64_t)i);
+	}
+	timer_off(&t[0]);
+	timer_set(&q, &t[1], 100);
+	assert_true(timerq_settle(&q) == 12);
+	timer_set(&q, &t[2], 200);
+	assert_true(timerq_settle(&q) == 100);
+	assert_ptr_equal(timerq_expire(&q, 100), &t[1]);
+	assert_ptr_equal(timerq_expire(&q, 200), &t[2]);
+	assert_true(timerq_settle(&q) == CLOCK_NEVER);
+	timerq_fini(&q);
+}
+
 /* Against the obvious: an array of deadlines. */
 static void agrees_with_a_model(void **state)
 {
@@ -59,7 +82,7 @@ static void agrees_with_a_model(void **state)
 	struct timerq q = {0};
 	struct timer t[N];
 	uint64_t model[N];
-	uint64_t now = 0;
+	uint64_t now = 0, least;
 
 	assert_int_equal(timerq_reserve(&q, N), 0);
 	for (int i = 0; i < N; i++) {
@@ -89,10 +112,14 @@ static void agrees_with_a_model(void **state)
 				assert_true(model[fired - t] <= now);
 				model[fired - t] = CLOCK_NEVER;
 			}
+			least = CLOCK_NEVER;
 			for (int j = 0; j < N; j++) {
 				assert_true(model[j] > now);
 				assert_true(timerq_next(&q) <= model[j]);
+				least = model[j] < least ? model[j] : least;
 			}
+			if (rng_below(&rng, 2))
+				assert_true(timerq_settle(&q) == least);
 		}
 	}
 	timerq_fini(&q);
@@ -103,6 +130,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fires_in_order_of_time),
 		cmocka_unit_test(later_is_lazy_and_earlier_is_not),
+		cmocka_unit_test(settles_what_was_moved),
 		cmocka_unit_test(agrees_with_a_model),
 	};
 
