@@ -100,7 +100,8 @@ const struct xr_option xr_options[] = {
 	 .doc = "Connections accepted and not set up yet; those over it are refused."},
 	{FIELD(keepalive_ms), .type = XR_U32, .unit = "milliseconds", .min = 0, .max = 86400000,
 	 .def = 5000, .runtime = true,
-	 .doc = "After so long without a sign of the peer its NIC is asked for one; 0: never."},
+	 .doc = "After so long without a sign of the peer its NIC is asked for one, or up to an "
+		"eighth sooner, with others at once; 0: never."},
 	{FIELD(qp_cache), .type = XR_U32, .unit = "queue pairs", .min = 0, .max = 65536, .def = 64,
 	 .doc = "Queue pairs of closed channels kept for new ones."},
 	{FIELD(recovery_ms), .type = XR_U32, .unit = "milliseconds", .min = 0, .max = 86400000,

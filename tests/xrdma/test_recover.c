@@ -534,6 +534,26 @@ static void m22_a_dead_peer_is_found_on_an_idle_channel(void **state)
 	rig_close(&r);
 }
 
+/* Each would wake this process, the peer's NIC and this process again. */
+static void silent_peers_are_asked_at_common_moments(void **state)
+{
+	enum { N = 5, SILENCE_NS = 800000000, MOMENT_NS = SILENCE_NS / 8 };
+	struct rig r;
+
+	rig_open(&r, "keepalive_ms=800");
+	for (unsigned i = 0; i < N; i++) {
+		const struct xrdma_channel *ch;
+		uint64_t due;
+
+		rig_poll_for(&r, 2 * i);
+		ch = rig_connect(&r);
+		due = ch->alive_timer.timer.due_ns;
+		assert_int_equal(due % MOMENT_NS, 0);
+		assert_in_range(due, ch->heard_at, ch->heard_at + SILENCE_NS);
+	}
+	rig_close(&r);
+}
+
 static void keepalive_can_be_off(void **state)
 {
 	struct rig r;
@@ -597,6 +617,7 @@ int main(void)
 		cmocka_unit_test(k11_who_dials_again_resumes_tls),
 		cmocka_unit_test(m8_a_silent_peer_is_asked_and_need_not_look),
 		cmocka_unit_test(m22_a_dead_peer_is_found_on_an_idle_channel),
+		cmocka_unit_test(silent_peers_are_asked_at_common_moments),
 		cmocka_unit_test(keepalive_can_be_off),
 		cmocka_unit_test(m25_queue_pairs_serve_again),
 	};
