@@ -218,9 +218,20 @@ static bool add_chosen(const struct urxe_netdev *netdevs, unsigned n, const char
 	}
 }
 
+void urxe_devices_make(const struct urxe_netdev *netdevs, unsigned n)
+{
+	const char *chosen = urxe_settings()->netdev;
+
+	memset(devices, 0, sizeof(devices));
+	n_devices = 0;
+	if (!chosen)
+		add_all(netdevs, n);
+	else if (!add_chosen(netdevs, n, chosen))
+		n_devices = 0;
+}
+
 static void find_devices(void)
 {
-	const struct urxe_settings *s = urxe_settings();
 	struct urxe_netdev *netdevs;
 	int n;
 
@@ -231,10 +242,7 @@ static void find_devices(void)
 		log_error("cannot list the network interfaces: %s", strerror(-n));
 		return;
 	}
-	if (!s->netdev)
-		add_all(netdevs, (unsigned)n);
-	else if (!add_chosen(netdevs, (unsigned)n, s->netdev))
-		n_devices = 0;
+	urxe_devices_make(netdevs, (unsigned)n);
 	free(netdevs);
 }
 

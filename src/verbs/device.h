@@ -40,6 +40,13 @@ static inline struct urxe_device *urxe_device_of(const struct ibv_device *device
 /* Find the devices once per process. Returns how many; *ret_devices is ours, forever. */
 unsigned urxe_devices(struct urxe_device **ret_devices);
 
+/*
+ * What urxe_devices() does at its first call, with interfaces of the caller's instead of the
+ * machine's; devices made before are gone. No other thread may look meanwhile.
+ */
+struct urxe_netdev;
+void urxe_devices_make(const struct urxe_netdev *netdevs, unsigned n);
+
 /* The GID in slot i of the table of URXE_MAX_GIDS; false: it is empty. */
 bool urxe_device_gid(const struct urxe_device *dev, unsigned i, struct urxe_gid *ret_gid);
 
@@ -47,7 +54,6 @@ bool urxe_device_gid(const struct urxe_device *dev, unsigned i, struct urxe_gid 
 bool urxe_device_is_up(const struct urxe_device *dev);
 
 /* The active MTU of the port; whether it must be another, as the interface is now; and set it. */
-struct urxe_netdev;
 enum ibv_mtu urxe_device_mtu(const struct urxe_device *dev);
 bool urxe_device_mtu_changes(const struct urxe_device *dev, const struct urxe_netdev *netdev,
 			     enum ibv_mtu *ret_mtu);
