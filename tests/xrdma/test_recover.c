@@ -518,7 +518,7 @@ static void m22_a_dead_peer_is_found_on_an_idle_channel(void **state)
 	uint64_t started;
 	struct rig r;
 
-	/* 7 resends of 4 ms, doubling up to four times that. */
+	/* 6 resends of 4 ms, doubling up to four times that. */
 	rig_open(&r, "keepalive_ms=20 timeout=10");
 	rig_connect(&r);
 	rig_poll_for(&r, 30);
