@@ -111,6 +111,25 @@ void xr_msg_drop_memory(struct xrdma_msg *m)
 	m->region = NULL;
 }
 
+int xr_msg_bare(struct xrdma_channel *ch, enum xr_type type, struct xrdma_msg **ret_m)
+{
+	struct xrdma_msg *m;
+	int ret = xr_context_guard(ch->ctx);
+
+	if (ret)
+		return ret;
+	if (!xr_channel_accepts(ch))
+		return xr_error(-EPIPE, "the channel is closed: nothing more is sent");
+	m = xr_msg_get(ch->ctx);
+	if (!m)
+		return xr_error(-ENOMEM, "out of memory for a message");
+	m->ch = ch;
+	m->type = (uint8_t)type;
+	m->state = XR_M_QUEUED;
+	*ret_m = m;
+	return 0;
+}
+
 void xr_msg_put(struct xrdma_msg *m)
 {
 	struct xrdma_context *ctx = m->ctx;

@@ -95,6 +95,8 @@ struct xrdma_msg {
 
 /* A message with nothing in it; NULL: no memory. Steady state: from a free list. */
 struct xrdma_msg *xr_msg_get(struct xrdma_context *ctx);
+/* One to send that is a header and no payload. -EPIPE: the channel closes. */
+int xr_msg_bare(struct xrdma_channel *ch, enum xr_type type, struct xrdma_msg **ret_m);
 /* Let go of memory and registration, and of the message. */
 void xr_msg_put(struct xrdma_msg *m);
 void xr_msg_drop_memory(struct xrdma_msg *m);
