@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The life of a key, step by step, between two contexts of one program: a region is registered with
- * the rights it needs, its key crosses to the peer once, is used by slot, and dies with the region.
+ * the rights it needs, its key crosses to the peer once, is used by slot, and ends with the region,
+ * when the peer has let go of it.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 static struct xrdma_context *owner, *user;
 static struct xrdma_channel *at_owner, *at_user;
 static struct xrdma_remote_region *remote;
-static bool arrived, ended, recovered;
+static bool arrived, ended;
 static int status;
 
 static void require(int ret)
@@ -53,8 +54,6 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int why, 
 	if (event == XRDMA_CONNECTED) {
 		*(struct xrdma_channel **)arg = ch;
 		arrived = at_owner && at_user;
-	} else if (event == XRDMA_RECOVERED && arg == &at_user) {
-		recovered = true;
 	} else if (event == XRDMA_CLOSED) {
 		*(struct xrdma_channel **)arg = NULL;
 	}
@@ -67,15 +66,28 @@ static void done(struct xrdma_channel *ch, int why, struct xrdma_msg *msg, void 
 	xrdma_msg_free(msg);
 }
 
-static void put(const char *text, uint32_t slot)
+/* What came of it. */
+static const char *put(const char *text, uint32_t slot)
 {
 	struct xrdma_msg *msg;
 
 	require(xrdma_msg_new(at_user, strlen(text) + 1, &msg));
 	strcpy(xrdma_msg_data(msg), text);
 	ended = false;
-	require(xrdma_put(at_user, remote, slot, 0, msg, done, NULL));
-	poll_until(&ended);
+	status = xrdma_put(at_user, remote, slot, 0, msg, done, NULL);
+	if (status)
+		xrdma_msg_free(msg);
+	else
+		poll_until(&ended);
+	return status ? strerror(-status) : "done";
+}
+
+static bool lingers(void)
+{
+	uint64_t n;
+
+	require(xrdma_stat_by_name(owner, "regions_lingering", &n));
+	return n > 0;
 }
 
 int main(void)
@@ -101,18 +113,22 @@ int main(void)
 	require(xrdma_region_export(region, at_owner, 7));
 	poll_until(&arrived);
 
-	put("hello", 42);
-	printf("3. the user writes to slot 42: %s\n", status ? strerror(-status) : "done");
+	printf("3. the user writes to slot 42: %s\n", put("hello", 42));
 	arrived = false;
 	require(xrdma_send_slot(at_user, remote, 42, 6));
 	poll_until(&arrived);
 
 	require(xrdma_region_free(region));
-	put("too late", 42);
-	printf("5. the region is freed; the user writes once more: %s\n", strerror(-status));
-	poll_until(&recovered);
-	printf("6. the refusal broke the queue pair; the channel is whole again, with fresh "
-	       "keys\n");
+	printf("5. the region is freed; the user, who does not know yet, writes where nobody "
+	       "looks: "
+	       "%s\n",
+	       put("too late", 42));
+	while (lingers()) {
+		xrdma_poll(owner);
+		xrdma_poll(user);
+	}
+	printf("6. now it knows and the memory is gone; it writes once more: %s\n",
+	       put("much too late", 42));
 	xrdma_close(user);
 	xrdma_close(owner);
 	return status == 0;

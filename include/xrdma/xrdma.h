@@ -120,8 +120,9 @@ enum xrdma_event {
 	/*
 	 * The path is broken and being recovered (options recovery_ms, backoff_*): -ETIMEDOUT, the
 	 * peer's NIC is silent; -EACCES, the peer refused an access; -ECONNRESET, the peer's side
-	 * broke or its TCP connection ended; others from the device. Sending goes on, into the
-	 * queue; deadlines of calls run. XRDMA_RECOVERED or XRDMA_CLOSED follows.
+	 * broke or its TCP connection ended; -EKEYREVOKED, see xrdma_region_revoke(); others from
+	 * the device. Sending goes on, into the queue; deadlines of calls run. XRDMA_RECOVERED or
+	 * XRDMA_CLOSED follows.
 	 */
 	XRDMA_BROKEN,
 	/*
@@ -240,9 +241,12 @@ struct xrdma_region_attr {
 XRDMA_API int xrdma_region_new(struct xrdma_context *ctx, const struct xrdma_region_attr *attr,
 			       struct xrdma_region **ret_region);
 /*
- * -EBUSY while a message or an operation uses it. Peers' keys are dead from now on. A device that
- * issues key numbers again at once may give the same number to a registration that follows: within
- * an epoch nothing tells the two apart, so agree with peers that use the region before.
+ * -EBUSY while a message uses it, that of its export too. Else it is gone, for its owner at once:
+ * its slots are not to be touched any more. Peers that have a key are told; each lets go when its
+ * operations under way have ended, and refuses others (-ESTALE). Meanwhile these reach memory that
+ * nobody else uses, since until every such peer has let go, or its channel is broken or closed, the
+ * region stays mapped and registered (counter regions_lingering): so no other gets its memory, or
+ * the number of a key that somebody may use. To keep peers out at once revoke the keys before.
  */
 XRDMA_API int xrdma_region_free(struct xrdma_region *region);
 XRDMA_API void *xrdma_region_slot(struct xrdma_region *region, uint32_t slot);
@@ -253,7 +257,9 @@ XRDMA_API int xrdma_region_export(struct xrdma_region *region, struct xrdma_chan
 				  uint32_t tag);
 /*
  * Take the key back that the peer of one channel was given (ch NULL: those of all). It is dead on
- * return: who uses it is refused, with -EACCES at the peer. Slots that it names are still received.
+ * return: who uses it is refused, with -EACCES at the peer, or when that has heard of it -ESTALE.
+ * Slots that it names are still received. A device that cannot take the rights from a registration
+ * has to begin a new epoch for it: XRDMA_BROKEN with -EKEYREVOKED; without recovery XRDMA_CLOSED.
  */
 XRDMA_API int xrdma_region_revoke(struct xrdma_region *region, struct xrdma_channel *ch);
 XRDMA_API uint32_t xrdma_remote_region_tag(const struct xrdma_remote_region *remote);
@@ -262,7 +268,8 @@ XRDMA_API size_t xrdma_remote_region_slot_bytes(const struct xrdma_remote_region
 
 /*
  * One-sided: msg's bytes to or from a peer's slot at an offset. done gets msg back in place of a
- * reply; -EACCES: the peer refused; -ESTALE: the key is of an earlier epoch.
+ * reply; -EACCES: the peer refused; -ESTALE (or the call returns it): the peer has freed the region
+ * or revoked the key.
  */
 XRDMA_API int xrdma_put(struct xrdma_channel *ch, struct xrdma_remote_region *remote, uint32_t slot,
 			size_t offset, struct xrdma_msg *msg, xrdma_done *done, void *arg);

@@ -90,9 +90,10 @@ struct xr_recovery {
 
 /* A region that the peer may reach, by a key of its own. */
 struct xr_export {
-	struct xrdma_region *region; /* NULL: freed since */
-	struct xr_exposed *key;      /* NULL while broken */
-	bool revoked;
+	struct xrdma_region *region; /* NULL: freed since, and out of the peer's reach */
+	struct xr_exposed *key;      /* NULL while broken, and at the end */
+	bool over;                   /* freed or revoked: it gets no other key */
+	bool withdrawn;              /* revoked: the key lets nobody in */
 };
 
 enum {

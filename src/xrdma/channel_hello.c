@@ -84,9 +84,10 @@ static int fill_hello(struct xrdma_channel *ch, const struct xr_gid *gid)
 	h->version_min = XR_VERSION_MIN;
 	h->version_max = XR_VERSION_MAX;
 	if (!xr_recovering(ch))
-		h->flags = (ctx->conf.trace ? XR_HELLO_TRACE : 0) |
+		h->flags = XR_HELLO_GONE | (ctx->conf.trace ? XR_HELLO_TRACE : 0) |
 			   (ctx->conf.mem_windows == XR_MEM_WINDOWS_TYPE2 ? XR_HELLO_WINDOWS : 0);
-	h->flags = (h->flags & (XR_HELLO_TRACE | XR_HELLO_WINDOWS)) | xr_mock_offer(ch);
+	h->flags = (h->flags & (XR_HELLO_TRACE | XR_HELLO_WINDOWS | XR_HELLO_GONE)) |
+		   xr_mock_offer(ch);
 	h->incarnation = ctx->incarnation;
 	h->epoch = ch->epoch = xr_epoch_next(ch->epoch);
 	h->mtu = 128U << ctx->active_mtu;

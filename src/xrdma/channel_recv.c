@@ -144,9 +144,19 @@ static void deliver(struct xrdma_channel *ch, struct xrdma_msg *m)
 		consume(ch, m);
 		return;
 	}
+	if (m->type == XR_GONE) {
+		consume(ch, m);
+		return;
+	}
 	if (m->traced)
 		xr_trace_delivered(m);
 	DELIVER(ch, m, ch->handlers.on_msg(ch, m, ch->arg));
+}
+
+/* Who acknowledges that a key is gone has no operation under way that uses it. */
+static bool deliverable(const struct xrdma_msg *m)
+{
+	return m->type == XR_GONE ? m->remote->in_flight == 0 : m->complete;
 }
 
 void xr_channel_deliver(struct xrdma_channel *ch)
@@ -154,7 +164,7 @@ void xr_channel_deliver(struct xrdma_channel *ch)
 	while (!list_empty(&ch->in_order) && xr_channel_flows(ch)) {
 		struct xrdma_msg *m = container_of(ch->in_order.next, struct xrdma_msg, link);
 
-		if (!m->complete)
+		if (!deliverable(m))
 			return;
 		list_del(&m->link);
 		deliver(ch, m);
@@ -213,6 +223,8 @@ static int special(struct xrdma_channel *ch, struct xrdma_msg *m, const struct x
 		return xr_region_arrived_slot(ch, m, h);
 	if (h->type == XR_REGION)
 		return xr_remote_new(ch, h);
+	if (h->type == XR_GONE)
+		return xr_remote_gone(ch, m, h);
 	return 0;
 }
 

@@ -340,6 +340,8 @@ void xr_channel_acked(struct xrdma_channel *ch, uint16_t from)
 		m->unacked = false;
 		if (m->mw)
 			xr_mw_due(ch, m);
+		if (m->type == XR_GONE)
+			xr_export_let_go(ch, m->id);
 		xr_msg_sent_check(m);
 	}
 }

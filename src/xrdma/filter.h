@@ -7,9 +7,10 @@
  *	action    = "drop" | "delay=" MICROSECONDS | "duplicate" | "corrupt" | "fail=" STATUS
  *	condition = "in" | "out"		direction; both if none is named
  *		  | "ch=" NUMBER		handle of a channel
- *		  | "type=" TYPE { "+" TYPE }	MSG REQ RSP ERR_RSP REGION SLOT ACK BYE, or PROBE,
- *the READ that proves a path of RDMA, which can only fail; if none is named, those that the window
- *						numbers: not ACK, BYE, PROBE
+ *		  | "type=" TYPE { "+" TYPE }	MSG REQ RSP ERR_RSP REGION SLOT GONE ACK BYE, or
+ *						PROBE, the READ that proves a path of RDMA, which
+ *						can only fail; if none is named, those that the
+ *						window numbers: not ACK, BYE, PROBE
  *		  | "p=" FRACTION		probability, 0..1
  *		  | "n=" NUMBER			strikes so often, then no more
  *		  | "after=" NUMBER		lets so many that match pass first

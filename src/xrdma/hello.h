@@ -44,6 +44,7 @@ enum {
 	XR_HELLO_MOCK = 4,    /* TCP may take over from RDMA, if both sides say so */
 	XR_HELLO_TCP = 8,     /* and does, in this epoch, if one says so */
 	XR_HELLO_FORCED = 16, /* and for good */
+	XR_HELLO_GONE = 32,   /* it may be told by messages that keys are gone */
 };
 
 enum xr_gid_type {

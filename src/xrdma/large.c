@@ -17,6 +17,8 @@ static struct xrdma_msg *moving_msg(struct list *node)
 
 void xr_move_start(struct xrdma_channel *ch, struct xrdma_msg *m)
 {
+	if (m->state == XR_M_MOVING)
+		m->remote->in_flight++;
 	m->posted = 0;
 	list_add_tail(&ch->moving, &m->moving);
 	xr_channel_touch(ch);
@@ -73,6 +75,27 @@ static bool may_repeat(const struct xrdma_msg *m)
 	}
 }
 
+static void end_move(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	int ret = m->posted < m->len && m->status == 0 ? -ECONNRESET : m->status;
+	struct xrdma_remote_region *remote = m->remote;
+
+	remote->in_flight--;
+	list_del(&m->moving);
+	xr_msg_to_app(m);
+	m->done(ch, ret, m, m->arg);
+	if (remote->gone && remote->in_flight == 0)
+		xr_channel_deliver(ch);
+}
+
+/* A one-sided operation that goes nowhere any more, now at least. */
+static void put_off(struct xrdma_channel *ch, struct xrdma_msg *m)
+{
+	m->remote->in_flight--;
+	list_del(&m->moving);
+	list_add_tail(&ch->rec.moves, &m->moving);
+}
+
 void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status)
 {
 	ch->fragments--;
@@ -81,16 +104,11 @@ void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status)
 	if (m->wrs || (m->posted < m->len && xr_channel_flows(ch)))
 		return;
 	if (m->state == XR_M_MOVING && ch->state == XR_CH_BREAKING && may_repeat(m)) {
-		list_del(&m->moving);
-		list_add_tail(&ch->rec.moves, &m->moving);
+		put_off(ch, m);
 		return;
 	}
 	if (m->state == XR_M_MOVING) {
-		int ret = m->posted < m->len && m->status == 0 ? -ECONNRESET : m->status;
-
-		list_del(&m->moving);
-		xr_msg_to_app(m);
-		m->done(ch, ret, m, m->arg);
+		end_move(ch, m);
 		return;
 	}
 	if (m->posted < m->len || m->status || !xr_channel_flows(ch))
@@ -106,8 +124,8 @@ void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status)
 
 void xr_move_suspend(struct xrdma_channel *ch)
 {
-	for (struct list *node = list_pop(&ch->moving); node; node = list_pop(&ch->moving))
-		list_add_tail(&ch->rec.moves, node);
+	while (!list_empty(&ch->moving))
+		put_off(ch, moving_msg(ch->moving.next));
 }
 
 void xr_move_restart(struct xrdma_channel *ch)
@@ -118,7 +136,7 @@ void xr_move_restart(struct xrdma_channel *ch)
 		m->status = 0;
 		m->key = m->remote->key;
 		m->key.addr += m->remote_offset;
-		if (m->key.epoch == ch->bounds.epoch) {
+		if (m->key.epoch == ch->bounds.epoch && !m->remote->gone) {
 			xr_move_start(ch, m);
 			continue;
 		}

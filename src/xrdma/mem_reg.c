@@ -130,3 +130,11 @@ void xr_reg_dereg(struct xr_reg *reg, struct ibv_mr *mr)
 	reg->bytes -= mr->length;
 	ibv_dereg_mr(mr);
 }
+
+bool xr_reg_withdraw(struct ibv_mr *mr)
+{
+	uint32_t rkey = mr->rkey;
+
+	return ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) == 0 &&
+	       mr->rkey == rkey; /* devices may give it another key */
+}

@@ -49,5 +49,8 @@ int xr_reg_init(struct xr_reg *reg, struct ibv_pd *pd, enum xr_odp odp);
 int xr_reg_mr(struct xr_reg *reg, void *addr, size_t len, unsigned access, enum xr_reg_path path,
 	      struct ibv_mr **ret_mr);
 void xr_reg_dereg(struct xr_reg *reg, struct ibv_mr *mr);
+/* Take all rights of peers from it, while its key's number stays taken. False: the device cannot,
+ * and it is good for nothing but to be deregistered. */
+bool xr_reg_withdraw(struct ibv_mr *mr);
 
 #endif

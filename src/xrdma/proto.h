@@ -36,6 +36,7 @@ enum xr_type {
 	XR_SLOT,    /* one way; the payload lies in a slot of a region exported before */
 	XR_ACK,     /* nothing but the acknowledgements that every message carries */
 	XR_BYE,     /* the last message of this direction */
+	XR_GONE,    /* the key of a region exported before is not to be used any more */
 	XR_N_TYPES,
 };
 
@@ -52,10 +53,10 @@ struct xr_head {
 	enum xr_type type;
 	bool large;        /* the payload is to be read from key */
 	uint8_t ctrl_ack;  /* control messages received, modulo 256 */
-	uint32_t id;       /* REQ, RSP, ERR_RSP: of the call; REGION, SLOT: of the export */
+	uint32_t id;       /* REQ, RSP, ERR_RSP: of the call; REGION, SLOT, GONE: of the export */
 	uint32_t len;      /* payload bytes, wherever they are */
 	uint32_t epoch;    /* of the sender's connection */
-	struct xr_key key; /* large, REGION */
+	struct xr_key key; /* large, REGION (rkey 0: gone already) */
 	int status;        /* ERR_RSP: a negative errno value */
 	uint32_t n_slots;  /* REGION */
 	uint32_t tag;

@@ -37,7 +37,7 @@ static bool is_exported(const struct xrdma_channel *ch, uint32_t rkey, uint64_t 
 		const struct xr_export *export = &ch->exports[i];
 		const struct xrdma_region *region = export->region;
 
-		if (region && export->key && export->key->rkey == rkey)
+		if (export->key && !export->withdrawn && export->key->rkey == rkey)
 			return (region->attr.rights & right) &&
 			       inside(region->mem.map.addr,
 				      region->attr.slot_bytes * region->attr.n_slots, addr, len);

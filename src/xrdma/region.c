@@ -35,7 +35,7 @@ int xr_region_arrived_slot(struct xrdma_channel *ch, struct xrdma_msg *m, const 
 	if (h->id >= ch->n_exports)
 		return -EPROTO;
 	region = ch->exports[h->id].region;
-	if (!region)
+	if (!region || region->freed)
 		return -ESTALE;
 	if (h->slot >= region->attr.n_slots || h->len > region->attr.slot_bytes)
 		return -EPROTO;
@@ -101,21 +101,76 @@ static int expose(struct xrdma_channel *ch, struct xr_export *export)
 	key->rkey = key->mr->rkey;
 	xr_exit_add(key);
 	export->key = key;
+	export->region->keys++;
 	return 0;
 }
 
-static void revoke(struct xrdma_channel *ch, struct xr_export *export)
+/* From here on the device may issue the number again. */
+static void unexpose(struct xrdma_channel *ch, struct xr_export *export)
 {
-	if (export->key && xr_exit_remove(export->key))
+	struct xrdma_region *region = export->region;
+
+	if (!export->key)
+		return;
+	if (xr_exit_remove(export->key))
 		xr_mem_region_unkey(ch->ctx->mem, export->key->mr);
 	free(export->key);
 	export->key = NULL;
+	region->keys--;
+	if (!region->freed)
+		return;
+	export->region = NULL;
+	if (region->keys == 0) {
+		ch->ctx->stats.regions_lingering--;
+		free_region(region);
+	}
 }
 
 void xr_exports_revoke(struct xrdma_channel *ch)
 {
 	for (uint32_t i = 0; i < ch->n_exports; i++)
-		revoke(ch, &ch->exports[i]);
+		unexpose(ch, &ch->exports[i]);
+}
+
+void xr_export_let_go(struct xrdma_channel *ch, uint32_t id)
+{
+	unexpose(ch, &ch->exports[id]);
+}
+
+/* Nobody gets in by it any more, and its number stays taken. */
+static void withdraw(struct xrdma_channel *ch, struct xr_export *export)
+{
+	if (!export->key || export->withdrawn)
+		return;
+	export->withdrawn = true; /* reach.c: by TCP this is all that it takes */
+	if (xr_reg_withdraw(export->key->mr) || ch->tcp)
+		return;
+	/* Then the epoch ends, and with it all use of the number. */
+	xr_channel_break(ch, -EKEYREVOKED,
+			 "a key is revoked, and the device cannot take its rights away");
+	unexpose(ch, export);
+}
+
+/*
+ * The peer gets no other. Within an epoch the number must not be issued again while the peer may
+ * use it: so the registration stays until the peer has consumed a message that says so. If that
+ * cannot be sent, or never is consumed, it stays until the epoch is over.
+ */
+static void end_export(struct xrdma_channel *ch, uint32_t id, bool at_once)
+{
+	struct xr_export *export = &ch->exports[id];
+	struct xrdma_msg *m;
+
+	if (ch->rec.open_epoch == 0) /* nobody was told */
+		unexpose(ch, export);
+	if (at_once)
+		withdraw(ch, export);
+	if (export->key && !export->over && ch->theirs.flags & XR_HELLO_GONE &&
+	    xr_channel_accepts(ch) && xr_msg_bare(ch, XR_GONE, &m) == 0) {
+		m->id = id;
+		(void)xr_channel_send(ch, m, true); /* always accepted */
+	}
+	export->over = true;
 }
 
 int xr_exports_renew(struct xrdma_channel *ch)
@@ -124,7 +179,7 @@ int xr_exports_renew(struct xrdma_channel *ch)
 
 	for (uint32_t i = 0; i < ch->n_exports && !ret; i++) {
 		/* One exported since has its key already. */
-		if (ch->exports[i].region && !ch->exports[i].revoked && !ch->exports[i].key)
+		if (ch->exports[i].region && !ch->exports[i].over && !ch->exports[i].key)
 			ret = expose(ch, &ch->exports[i]);
 	}
 	return ret;
@@ -196,8 +251,8 @@ int xrdma_region_new(struct xrdma_context *ctx, const struct xrdma_region_attr *
 	return 0;
 }
 
-/* Forget the region itself, too, if it goes. */
-static void revoke_all(struct xrdma_region *region, const struct xrdma_channel *only, bool gone)
+/* Freed, it is forgotten where no peer holds a key of it. */
+static void end_exports(struct xrdma_region *region, const struct xrdma_channel *only, bool freed)
 {
 	list_for_each (pos, &region->ctx->channels) {
 		struct xrdma_channel *ch = container_of(pos, struct xrdma_channel, link);
@@ -205,9 +260,8 @@ static void revoke_all(struct xrdma_region *region, const struct xrdma_channel *
 		for (uint32_t i = 0; i < ch->n_exports && (!only || ch == only); i++) {
 			if (ch->exports[i].region != region)
 				continue;
-			revoke(ch, &ch->exports[i]);
-			ch->exports[i].revoked = true;
-			if (gone)
+			end_export(ch, i, !freed);
+			if (freed && !ch->exports[i].key)
 				ch->exports[i].region = NULL;
 		}
 	}
@@ -218,7 +272,7 @@ int xrdma_region_revoke(struct xrdma_region *region, struct xrdma_channel *ch)
 	int ret = xr_context_guard(region->ctx);
 
 	if (!ret)
-		revoke_all(region, ch, false);
+		end_exports(region, ch, false);
 	return ret;
 }
 
@@ -233,8 +287,12 @@ int xrdma_region_free(struct xrdma_region *region)
 		return ret;
 	if (region->uses)
 		return xr_error(-EBUSY, "%u messages lie in slots of this region", region->uses);
-	revoke_all(region, NULL, true);
-	free_region(region);
+	end_exports(region, NULL, true);
+	region->freed = true;
+	if (region->keys)
+		region->ctx->stats.regions_lingering++;
+	else
+		free_region(region);
 	return 0;
 }
 
@@ -276,7 +334,7 @@ int xrdma_region_export(struct xrdma_region *region, struct xrdma_channel *ch, u
 	if (!ret)
 		ret = xr_channel_send(ch, m, false);
 	if (ret) {
-		revoke(ch, export);
+		unexpose(ch, export);
 		m->region = NULL;
 		xr_msg_put(m);
 		return ret;

@@ -35,6 +35,7 @@ int xr_remote_new(struct xrdma_channel *ch, const struct xr_head *h)
 	remote->n_slots = h->n_slots;
 	remote->slot_bytes = h->slot_bytes;
 	remote->key = h->key;
+	remote->gone = h->key.rkey == 0; /* revoked before it was told */
 	list_add_tail(&ch->remotes, &remote->link);
 	ch->n_remotes++;
 	return 0;
@@ -49,6 +50,15 @@ void xr_remote_forget(struct xrdma_channel *ch, uint32_t id)
 		free(container_of(last, struct xrdma_remote_region, link));
 		ch->n_remotes--;
 	}
+}
+
+int xr_remote_gone(struct xrdma_channel *ch, struct xrdma_msg *m, const struct xr_head *h)
+{
+	m->remote = xr_remote_find(ch, h->id);
+	if (!m->remote)
+		return -EPROTO;
+	m->remote->gone = true;
+	return 0;
 }
 
 int xr_remotes_renew(struct xrdma_channel *ch, const uint8_t *in, size_t len)
@@ -117,10 +127,11 @@ static int one_sided(struct xrdma_channel *ch, struct xrdma_remote_region *remot
 	if (!(xr_channel_flows(ch) || xr_recovering(ch)) || !xr_channel_accepts(ch))
 		return xr_error(-EPIPE, "the channel is not open");
 	/* While the channel is broken all keys are stale: the operation waits for new ones. */
-	if (!xr_recovering(ch) && !ch->rec.keys_due && remote->key.epoch != ch->bounds.epoch) {
+	if (remote->gone ||
+	    (!xr_recovering(ch) && !ch->rec.keys_due && remote->key.epoch != ch->bounds.epoch)) {
 		ch->ctx->stats.stale_epochs++;
-		return xr_error(-ESTALE, "the region's key is of an earlier epoch: the peer has "
-					 "freed the region");
+		return xr_error(-ESTALE, "the region's key is gone: the peer has freed the region "
+					 "or revoked the key");
 	}
 	if (!write && (m->origin == XR_FROM_TX || m->origin == XR_FROM_SMALL)) {
 		/* Send memory must not be written by the NIC: trade it for receive memory. */

@@ -30,7 +30,7 @@ bool xr_stat_is_gauge(unsigned index)
 					     "receives_posted", "sends_posted",
 					     "messages_held",   "memory_regions",
 					     "memory_bytes",    "memory_huge_bytes",
-					     "tcp_channels"};
+					     "tcp_channels",    "regions_lingering"};
 
 	for (unsigned i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++) {
 		if (strcmp(stats[index].name, gauges[i]) == 0)

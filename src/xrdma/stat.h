@@ -61,6 +61,7 @@ struct xrdma_context;
 	X(memory_regions) /* now */                                                                \
 	X(memory_bytes)   /* registered now */                                                     \
 	X(memory_huge_bytes)                                                                       \
+	X(regions_lingering)     /* freed, and within reach of peers that do not know, now */      \
 	X(pool_hits)             /* buffers found in registered memory */                          \
 	X(pool_misses)           /* that had to be registered first */                             \
 	X(pool_refused)          /* for which the budget was spent */                              \

@@ -299,6 +299,33 @@ static void m11_rights_bounds_and_epochs_hold(void **state)
 	close_in_order(&r);
 }
 
+/* K4: freed, it stays within reach until the peer knows; revoked, it is out of reach at once. */
+static void keys_that_are_gone(void **state)
+{
+	struct rig_call c = {0};
+	struct xrdma_region *region;
+	struct xrdma_channel *ch;
+	struct xrdma_msg *m;
+	struct rig r;
+
+	ch = tcp_rig(&r, "backoff_min_ms=1");
+	region = exported(&r, XRDMA_REMOTE_WRITE);
+	rig_until(&r, region->uses == 0);
+	assert_int_equal(xrdma_region_free(region), 0);
+	assert_int_equal(try_it(&r, true), 0); /* the client was not polled since */
+	rig_until(&r, rig_stat(r.side[RIG_SERVER].ctx, "regions_lingering") == 0);
+	m = rig_msg(ch, SLOT, 1);
+	assert_int_equal(xrdma_put(ch, r.side[RIG_CLIENT].remote, 0, 0, m, rig_done, &c), -ESTALE);
+	xrdma_msg_free(m);
+
+	region = exported(&r, XRDMA_REMOTE_WRITE);
+	assert_int_equal(xrdma_region_revoke(region, NULL), 0);
+	assert_int_equal(region->keys, 1);
+	assert_int_equal(try_it(&r, true), -EACCES);
+	assert_int_equal(region->keys, 0);
+	close_in_order(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -312,6 +339,7 @@ int main(void)
 		cmocka_unit_test(it_wakes_who_sleeps),
 		cmocka_unit_test(m11_regions_are_read_and_written),
 		cmocka_unit_test(m11_rights_bounds_and_epochs_hold),
+		cmocka_unit_test(keys_that_are_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -354,6 +354,13 @@ static void slot_of_nothing(struct liar *l)
 	liar_say(l, &h, 0);
 }
 
+static void gone_of_nothing(struct liar *l)
+{
+	struct xr_head h = {.type = XR_GONE, .epoch = EPOCH, .id = 3};
+
+	liar_say(l, &h, 0);
+}
+
 static void exports_out_of_order(struct liar *l)
 {
 	struct xr_head h = {.type = XR_REGION,
@@ -400,6 +407,7 @@ static const struct {
 	{"key of nothing", key_of_nothing, -EACCES},
 	{"control overrun", control_overrun, -EPROTO},
 	{"slot of nothing", slot_of_nothing, -EPROTO},
+	{"the end of nothing", gone_of_nothing, -EPROTO},
 	{"exports out of order", exports_out_of_order, -EPROTO},
 	{"message after BYE", message_after_bye, -EPROTO},
 	{"longer than the buffer", longer_than_the_buffer, -EIO},

@@ -61,7 +61,7 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int statu
 			sim_after(sim_between(10 * MSEC, 500 * MSEC), dial_again, app, 0);
 	} else if (event == XRDMA_CONNECTED) {
 		if (app->region)
-			(void)xrdma_region_export(app->region, ch, 1);
+			(void)xrdma_region_export(app->region, ch, app->tag);
 		traffic_start(e);
 		if (world.over)
 			app_close_end(e);
@@ -147,6 +147,8 @@ void app_new_region(struct app *app)
 		sim_fail("no region: %s", xrdma_last_error());
 	else if (ret == &app->decoy) /* nobody is told of it: nobody may touch it */
 		memset(xrdma_region_slot(app->decoy, 0), 0xdd, SLOTS * SLOT_BYTES);
+	else
+		app->tag = ++world.n_regions;
 }
 
 void app_start(unsigned host)

@@ -28,6 +28,7 @@ struct app {
 	int fd;
 	struct xrdma_listener *listener;
 	struct xrdma_region *region, *decoy;
+	uint32_t tag; /* of region: no other ever has it */
 	uint64_t busy_until;
 	bool again; /* was polled: not armed */
 };
@@ -53,6 +54,7 @@ struct op {
 	struct list link;
 	struct end *end;
 	uint32_t number, slot;
+	struct xrdma_remote_region *remote;
 	enum { OP_CALL, OP_PUT, OP_GET } what;
 	enum answer_how how;
 	bool ended, has_deadline, cancelled;
@@ -67,12 +69,13 @@ struct world {
 	bool harsh;  /* channels may end */
 	bool brief;  /* and no fault lasts for long */
 	bool lossy;  /* messages may be lost on purpose */
-	bool rights; /* keys may be refused */
+	bool rights; /* regions are freed while they are in use */
 	bool fails;  /* completions may have any status */
 	bool quiet;  /* no more faults, no more traffic */
 	bool over;   /* channels close */
-	uint32_t window, recovery_ms, n_clients, n_ops, n_slots;
-	bool reuse, shared;
+	uint32_t window, recovery_ms, n_clients, n_ops, n_slots, n_regions;
+	uint32_t meant_for[SLOTS]; /* the tag of the region that was put to */
+	bool reuse, shared, revokes;
 	bool mock; /* TCP may take over */
 	uint32_t seed;
 	uint64_t turns;

@@ -37,7 +37,7 @@ static void *must(void *memory)
 	return memory;
 }
 
-void nic_begin(bool reuse_keys)
+void nic_begin(bool reuse_keys, bool rereg)
 {
 	for (unsigned i = 0; i < N_HOSTS; i++) {
 		struct nic *nic = &nics[i];
@@ -48,6 +48,7 @@ void nic_begin(bool reuse_keys)
 		nic->next_key = 1;
 		nic->next_qpn = 0x100 * (i + 1);
 		nic->reuse = reuse_keys;
+		nic->rereg = rereg;
 		nic->counts = (struct nic_counts){0};
 		nic->ibv = (struct ibv_device){.node_type = IBV_NODE_CA};
 		snprintf(nic->ibv.name, sizeof(nic->ibv.name), "sim%u", i);
@@ -423,6 +424,16 @@ int ibv_dereg_mr(struct ibv_mr *ibv)
 	nic->free_keys[nic->n_free_keys++] = mr->index;
 	nic->counts.mrs--;
 	free(mr);
+	return 0;
+}
+
+int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, size_t len,
+		 int access)
+{
+	assert(flags == IBV_REREG_MR_CHANGE_ACCESS);
+	if (!context_of(ibv->context)->nic->rereg)
+		return IBV_REREG_MR_ERR_CMD;
+	container_of(ibv, struct nic_mr, ibv)->access = (unsigned)access;
 	return 0;
 }
 

@@ -25,7 +25,7 @@ struct nic {
 	struct nic_mr *keys[NIC_KEYS]; /* by index */
 	uint32_t next_key, free_keys[NIC_KEYS], n_free_keys;
 	uint32_t next_qpn, free_qpns[256], n_free_qpns;
-	bool reuse;
+	bool reuse, rereg;
 	struct nic_counts counts;
 };
 

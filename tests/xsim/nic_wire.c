@@ -175,6 +175,7 @@ static enum nic_answer access_memory(struct nic_qp *to, const struct nic_qp *fro
 		return NIC_ACK;
 	if (!covers(mr, s->remote_addr, s->len,
 		    write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ)) {
+		sim_expect(sim.keys_refused, "key %u is used, and gives no access", s->rkey);
 		nic_qp_error(to);
 		return NIC_ACCESS;
 	}
@@ -186,7 +187,7 @@ static enum nic_answer access_memory(struct nic_qp *to, const struct nic_qp *fro
 		mr->writer = from;
 		mr->writer_life = from->life;
 	}
-	sim_expect(sim.keys_die || (mr->writer == from && mr->writer_life == from->life),
+	sim_expect(mr->writer == from && mr->writer_life == from->life,
 		   "key %u is used by two connections: one of them has it from before", s->rkey);
 	memcpy(at, data, s->len);
 	return NIC_ACK;

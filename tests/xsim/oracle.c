@@ -78,7 +78,9 @@ static bool right_reason(const struct end *e, int status)
 	case -ESTALE:
 		return world.lossy;
 	case -EACCES:
-		return world.rights || world.fails;
+		return sim.keys_refused || world.fails;
+	case -EKEYREVOKED:
+		return world.rights && world.revokes;
 	case -EIO:
 		return world.fails;
 	default:
@@ -153,6 +155,9 @@ static bool right_end(const struct op *op)
 			return true;
 		break;
 	case -EACCES:
+		if (sim.keys_refused && op->what != OP_CALL)
+			return true;
+		break;
 	case -ESTALE:
 		if (world.rights && op->what != OP_CALL)
 			return true;
@@ -187,8 +192,9 @@ static void check_end(const struct end *e)
 
 static void check_gauges(struct app *app)
 {
-	static const char *const zero[] = {"channels",     "qps",           "receives_posted",
-					   "sends_posted", "messages_held", "wc_rnr"};
+	static const char *const zero[] = {"channels",         "qps",           "receives_posted",
+					   "sends_posted",     "messages_held", "wc_rnr",
+					   "regions_lingering"};
 	uint64_t value;
 
 	for (unsigned i = 0; i < sizeof(zero) / sizeof(zero[0]); i++) {
@@ -213,6 +219,19 @@ static void check_decoy(const struct app *app)
 	}
 }
 
+/* A key that a peer had of one region must not lead to the next. */
+static void check_slots(const struct app *app)
+{
+	static const uint8_t untouched[SLOT_BYTES];
+
+	for (uint32_t i = 0; app->region && i < SLOTS; i++)
+		sim_expect(world.meant_for[i] == app->tag ||
+				   memcmp(xrdma_region_slot(app->region, i), untouched,
+					  SLOT_BYTES) == 0,
+			   "slot %u was put to region %u, and is in %u", i, world.meant_for[i],
+			   app->tag);
+}
+
 void oracle_end_of_run(void)
 {
 	for (uint32_t i = 0; i < world.n_ends; i++)
@@ -222,6 +241,7 @@ void oracle_end_of_run(void)
 			continue;
 		check_gauges(world.apps[i]);
 		check_decoy(world.apps[i]);
+		check_slots(world.apps[i]);
 	}
 }
 

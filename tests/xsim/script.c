@@ -186,7 +186,7 @@ static void lossy_filter(void)
 		"drop:out:type=ACK:n=2",
 	};
 
-	world.lossy = true;
+	world.lossy = sim.keys_refused = true; /* a key may be corrupted, too */
 	filter(rules, sizeof(rules) / sizeof(rules[0]));
 }
 
@@ -214,16 +214,19 @@ static void close_one(void)
 	app_close_end(e);
 }
 
-/* Keys that peers have are dead, and their numbers may be another's. */
+/* Keys that peers have are to die, and their numbers may become another's. */
 static void new_region(void)
 {
 	struct app *app = world.apps[0];
 
-	/* Where numbers are issued again at once, applications agree first: see xrdma.h. */
-	if (!app || !app->region || world.reuse)
+	if (!app || !app->region)
 		return;
-	world.rights = sim.keys_die = true;
+	world.rights = true;
 	app_enter(app);
+	if (world.revokes) {
+		sim.keys_refused = true;
+		(void)xrdma_region_revoke(app->region, NULL);
+	}
 	if (xrdma_region_free(app->region))
 		return; /* in use */
 	sim_note("a region is freed, and registered again");
@@ -233,7 +236,7 @@ static void new_region(void)
 		app_new_region(app);
 	for (uint32_t i = 0; i < world.n_ends; i++) {
 		if (world.ends[i]->app == app && world.ends[i]->ch && world.ends[i]->connected)
-			(void)xrdma_region_export(app->region, world.ends[i]->ch, 1);
+			(void)xrdma_region_export(app->region, world.ends[i]->ch, app->tag);
 	}
 }
 

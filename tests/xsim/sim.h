@@ -28,7 +28,7 @@ struct sim {
 	struct rng rng;
 	bool trace, failed;
 	bool closing;         /* xrdma_close() runs, which waits in a loop: flushes end at once */
-	bool keys_die;        /* within an epoch: a process frees regions that peers know */
+	bool keys_refused;    /* peers may use keys that were revoked, or never told */
 	struct proc *running; /* whose code is running: sockets and queue pairs are its */
 };
 
@@ -141,7 +141,8 @@ struct nic_counts {
 	unsigned contexts, pds, cqs, channels, qps, srqs, mrs;
 };
 
-void nic_begin(bool reuse_keys);
+/* rereg: rights of a registration can be changed in place. */
+void nic_begin(bool reuse_keys, bool rereg);
 void nic_end(void);
 /* The process is no more: its queue pairs are silent, and it is given no completions. */
 void nic_vanish(const struct proc *proc);

@@ -74,11 +74,6 @@ void app_on_msg(struct xrdma_channel *ch, struct xrdma_msg *m, void *arg)
 	}
 	memcpy(&label, xrdma_msg_data(m), sizeof(label));
 	sim_note("end %u: gets %u of kind %u", e->serial, label.number, label.kind);
-	if (xrdma_msg_slot(m) >= 0 && world.rights) {
-		e->received++; /* other bytes may lie there by now */
-		xrdma_msg_free(m);
-		return;
-	}
 	meet(e, &label);
 	/* A slot has the label of the put; and what names one that is no more, does not come. */
 	if (xrdma_msg_slot(m) < 0)
@@ -126,7 +121,7 @@ static void send_slot(const struct op *op)
 {
 	struct end *e = op->end;
 
-	if (e->ch && e->remote && xrdma_send_slot(e->ch, e->remote, op->slot, SLOT_BYTES) == 0)
+	if (e->ch && xrdma_send_slot(e->ch, op->remote, op->slot, SLOT_BYTES) == 0)
 		e->sent++;
 }
 
@@ -138,12 +133,13 @@ static void get_slot(const struct op *put)
 	struct xrdma_msg *m;
 	struct op *op;
 
-	if (!e->ch || !e->remote || xrdma_msg_new(e->ch, SLOT_BYTES, &m))
+	if (!e->ch || xrdma_msg_new(e->ch, SLOT_BYTES, &m))
 		return;
 	memset(xrdma_msg_data(m), 0, SLOT_BYTES);
 	op = op_new(e, OP_GET);
 	op->slot = put->slot;
-	if (xrdma_get(e->ch, e->remote, op->slot, 0, m, done, op)) {
+	op->remote = put->remote;
+	if (xrdma_get(e->ch, op->remote, op->slot, 0, m, done, op)) {
 		op_refused(op);
 		xrdma_msg_free(m);
 	}
@@ -191,8 +187,10 @@ static void done(struct xrdma_channel *ch, int status, struct xrdma_msg *m, void
 			check_reply(op, m);
 	} else if (op->what == OP_GET && status == 0) {
 		check_slot(op, xrdma_msg_data(m));
-	} else if (op->what == OP_PUT && status == 0 && server && !world.rights) {
-		check_slot(op, xrdma_region_slot(server->region, op->slot));
+	} else if (op->what == OP_PUT && status == 0 && server) {
+		/* It may be freed since, or that of a process that has died. */
+		if (server->tag == world.meant_for[op->slot])
+			check_slot(op, xrdma_region_slot(server->region, op->slot));
 		if (sim_once_in(2))
 			send_slot(op);
 		else
@@ -276,7 +274,9 @@ static void put(struct end *e)
 		return;
 	op = op_new(e, OP_PUT);
 	op->slot = world.n_slots;
-	if (xrdma_put(e->ch, e->remote, op->slot, 0, m, done, op)) {
+	op->remote = e->remote;
+	world.meant_for[op->slot] = xrdma_remote_region_tag(op->remote);
+	if (xrdma_put(e->ch, op->remote, op->slot, 0, m, done, op)) {
 		op_refused(op);
 		xrdma_msg_free(m);
 		return;

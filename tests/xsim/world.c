@@ -202,6 +202,7 @@ static void set_up(uint64_t seed)
 		.recovery_ms = 20000,
 		.n_ops = 10 + sim_below(60),
 		.seed = (uint32_t)seed,
+		.revokes = seed % 3 == 0,
 		.mock = seed % 5 == 1, /* none of seeds.txt that is older than the mock */
 	};
 	if (world.harsh)
@@ -210,7 +211,7 @@ static void set_up(uint64_t seed)
 		 world.harsh ? "harsh" : "gentle", world.n_clients, world.window,
 		 world.reuse ? "reused" : "fresh", world.shared ? "shared" : "own",
 		 world.mock ? ", or TCP" : "");
-	nic_begin(world.reuse);
+	nic_begin(world.reuse, seed / 4 % 2);
 	script_start();
 	for (unsigned i = 0; i <= world.n_clients; i++)
 		app_start(i);
