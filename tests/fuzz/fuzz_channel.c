@@ -2,9 +2,9 @@
 /*
  * A whole context and a peer that lies to it, over TCP and over a NIC (fake_nic.h). The first byte
  * of an input: bit 0, the peer sets up a channel in good order first, else its bytes are what comes
- * over TCP; bit 1, READs of its memory are refused; bit 4, all goes by TCP; bit 7, channels
- * recover; bits 2 and 3, how the application treats messages. Whatever comes, the channel ends,
- * nothing of it is left, and the next one is served.
+ * over TCP; bit 1, READs of its memory are refused; bit 4, all goes by TCP; bit 5, it is of a
+ * version that knows no GONE; bit 7, channels recover; bits 2 and 3, how the application treats
+ * messages. Whatever comes, the channel ends, nothing of it is left, and the next one is served.
  *
  * Then records, each of a byte that says which: see step().
  */
@@ -17,6 +17,7 @@
 #include "xrdma/hello.h"
 #include "xrdma/keys.h"
 #include "xrdma/proto.h"
+#include "xrdma/region.h"
 #include "xrdma/resume.h"
 #include "xrdma/xrdma.h"
 
@@ -53,7 +54,7 @@ static struct xrdma_remote_region *remote;
 static struct xrdma_msg *held[HELD];
 static unsigned n_held, n_seen, habit, n_calls;
 static uint16_t next_seq;
-static bool by_tcp;
+static bool by_tcp, old;
 
 /* ---- time: deadlines pass when nothing else can happen ---- */
 
@@ -117,6 +118,28 @@ static void done(struct xrdma_channel *of, int status, struct xrdma_msg *reply, 
 	assert(n_calls > 0);
 	n_calls--;
 	xrdma_msg_free(reply);
+}
+
+static void new_region(void)
+{
+	const struct xrdma_region_attr attr = {.slot_bytes = 4096,
+					       .n_slots = 16,
+					       .rights = XRDMA_REMOTE_READ | XRDMA_REMOTE_WRITE,
+					       .numa_node = -1};
+
+	assert(xrdma_region_new(ctx, &attr, &region) == 0);
+}
+
+/* The peer is told of another; it may use both keys. */
+static void app_frees(bool revoke)
+{
+	if (revoke)
+		assert(xrdma_region_revoke(region, NULL) == 0);
+	if (xrdma_region_free(region))
+		return; /* in use */
+	new_region();
+	if (ch)
+		(void)xrdma_region_export(region, ch, 2);
 }
 
 static void app_sends(uint8_t how)
@@ -211,7 +234,7 @@ static void say_hello(int fd, const uint8_t *token)
 	struct xr_hello hello = {
 		.version_min = 1,
 		.version_max = 1,
-		.flags = by_tcp ? XR_HELLO_MOCK | XR_HELLO_TCP : 0,
+		.flags = (by_tcp ? XR_HELLO_MOCK | XR_HELLO_TCP : 0) | (old ? 0 : XR_HELLO_GONE),
 		.incarnation = 42,
 		.epoch = known.epoch,
 		.qpn = QPN,
@@ -286,6 +309,12 @@ static void deliver(int fd, const uint8_t *p, uint32_t size, uint32_t imm, bool 
 	say(fd, XR_BLOCK_SEND, block, with_imm ? 4 + size : size % 4);
 }
 
+/* What an honest peer has consumed. */
+static uint16_t all_sent(void)
+{
+	return ch ? ch->win.next : 0;
+}
+
 /* A message over the NIC: size, header and payload; its sequence number right or not. */
 static void send_message(int fd, struct bytes *b, bool honest)
 {
@@ -298,7 +327,7 @@ static void send_message(int fd, struct bytes *b, bool honest)
 	memcpy(p, b->at, size);
 	b->at += size;
 	b->left -= size;
-	imm = xr_imm(next_seq, (uint16_t)(honest ? stat_of("msgs_sent") : take(b)));
+	imm = xr_imm(next_seq, honest ? all_sent() : take(b));
 	if (honest) {
 		put_be32(p + 12, known.epoch);
 		if (p[0] > 0 && p[0] < XR_N_TYPES)
@@ -309,14 +338,22 @@ static void send_message(int fd, struct bytes *b, bool honest)
 	deliver(fd, p, size % 5 == 4 ? sizeof(p) / 2 + 12 : size, imm, size % 31 != 30);
 }
 
+static void reach_export(const struct xr_export *export, struct xr_key *key)
+{
+	if (export->key) {
+		key->addr = (uintptr_t) export->region->mem.map.addr;
+		key->rkey = export->key->rkey;
+	}
+}
+
 /* A key to something that can be reached, somewhat bent. */
 static void put_key(uint8_t *p, struct bytes *b)
 {
 	uint8_t how = take(b);
 	struct xr_key key = {(uintptr_t)xrdma_region_slot(region, 0), 0, known.epoch};
 
-	if (ch && how % 4 == 0 && ch->n_exports && ch->exports[0].key)
-		key.rkey = ch->exports[0].key->rkey;
+	if (ch && how % 4 == 0 && ch->n_exports)
+		reach_export(&ch->exports[how / 16 % ch->n_exports], &key);
 	else if (ch && how % 4 == 1)
 		xr_key_decode(ch->ours.probe_block, &key);
 	else if (ch && how % 4 == 2 && xr_window_unacked(&ch->win) &&
@@ -391,7 +428,7 @@ static int resume(int fd, struct bytes *b)
 		.incarnation = known.incarnation,
 		.token = known.token,
 		.epoch = known.epoch,
-		.window = {.next = next_seq, .consumed = (uint16_t)stat_of("msgs_sent")},
+		.window = {.next = next_seq, .consumed = all_sent()},
 		.status = -ETIMEDOUT,
 	};
 
@@ -434,7 +471,9 @@ static int step(int fd, struct bytes *b, bool recovers)
 		app_sends(take(b));
 		break;
 	case 5:
-		if (n_held)
+		if (how >= 0xc0)
+			app_frees(how & 8);
+		else if (n_held)
 			xrdma_msg_free(held[--n_held]);
 		break;
 	case 6:
@@ -463,10 +502,6 @@ static void set_up(void)
 	};
 	const struct xrdma_handlers handlers = {
 		.on_msg = on_msg, .on_region = on_region, .on_event = on_event};
-	const struct xrdma_region_attr attr = {.slot_bytes = 4096,
-					       .n_slots = 16,
-					       .rights = XRDMA_REMOTE_READ | XRDMA_REMOTE_WRITE,
-					       .numa_node = -1};
 	struct xrdma_listener *listener;
 	struct xrdma_conf *conf;
 
@@ -475,7 +510,7 @@ static void set_up(void)
 		assert(xrdma_conf_set(conf, options[i][0], options[i][1]) == 0);
 	assert(xrdma_open(conf, &ctx) == 0);
 	xrdma_conf_free(conf);
-	assert(xrdma_region_new(ctx, &attr, &region) == 0);
+	new_region();
 	assert(xrdma_listen(ctx, "127.0.0.1:0", &handlers, NULL, &listener) == 0);
 	port = xrdma_listener_port(listener);
 }
@@ -493,7 +528,7 @@ static void expect_nothing_left(void)
 	poll_some(2);
 	assert(n_calls == 0 && !ch && fake_nic.n_qps == 0);
 	assert(stat_of("receives_posted") == 0 && stat_of("sends_posted") == 0);
-	assert(stat_of("messages_held") == 0);
+	assert(stat_of("messages_held") == 0 && stat_of("regions_lingering") == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
@@ -507,6 +542,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		set_up();
 	habit = mode >> 2 & 3;
 	by_tcp = mode & 16;
+	old = mode & 32;
 	assert(xrdma_set(ctx, "recovery_ms", recovers ? "5000" : "0") == 0);
 	n_seen = 0;
 	next_seq = 0;
