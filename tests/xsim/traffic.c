@@ -310,7 +310,7 @@ bool traffic_done(const struct end *e)
 {
 	if (e->app->proc.dead || !e->ch)
 		return true;
-	if (!e->connected || e->broken || !xr_channel_all_sent(e->ch))
+	if (!e->connected || !xr_channel_flows(e->ch) || !xr_channel_all_sent(e->ch))
 		return false;
 	list_for_each (pos, &e->ops) {
 		if (!container_of(pos, struct op, link)->ended)
