@@ -29,7 +29,7 @@ static const struct {
 	[XR_SLOT] = {.name = "SLOT", .body = 2},
 	[XR_ACK] = {.name = "ACK"},
 	[XR_BYE] = {.name = "BYE"},
-	[XR_GONE] = {.name = "GONE", .windowed = true},
+	[XR_GONE] = {.name = "GONE"},
 };
 
 const char *xr_type_name(enum xr_type type)

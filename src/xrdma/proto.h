@@ -84,7 +84,7 @@ size_t xr_head_extra(const struct xr_head *h);
 /* Messages that take a place in the window; the others take one among the control messages. */
 static inline bool xr_type_windowed(enum xr_type type)
 {
-	return type < XR_ACK;
+	return type != XR_ACK && type != XR_BYE;
 }
 
 const char *xr_type_name(enum xr_type type);
