@@ -69,7 +69,7 @@ static void set_address(struct sockaddr_storage *addr, unsigned families, const 
 				 .sll_hatype = families & BY_ETHER ? ARPHRD_ETHER : ARPHRD_LOOPBACK,
 				 .sll_halen = 6};
 
-	strncpy((char *)&in6.sin6_addr, name, sizeof(in6.sin6_addr));
+	memcpy(&in6.sin6_addr, name, strnlen(name, sizeof(in6.sin6_addr)));
 	if (families & BY_PACKET)
 		memcpy(addr, &ll, sizeof(ll));
 	else if (families & BY_V6)

@@ -4,7 +4,7 @@
 
 Counted by strace in the two polling threads, window by window. On a busy machine a thread that was
 not scheduled for a while hands its engine over and takes it back: some windows may be disturbed by
-that, most must not be.
+that, most must not be. One call is allowed in a window: libxrdma looks at its sockets once a second.
 """
 import os
 import shutil
@@ -35,5 +35,5 @@ with tempfile.TemporaryDirectory() as tmp:
         if not windows:
             continue  # a driver thread
         print(f"{name}: system calls in each window of 5000 messages: {windows}")
-        failed |= windows.count(0) < len(windows) / 2
+        failed |= sum(calls <= 1 for calls in windows) < len(windows) / 2
 sys.exit(1 if failed else 0)
