@@ -70,27 +70,12 @@ def xrdma():
     return commands
 
 
-# UCX takes a device for usable that has a node in /dev/infiniband: a /dev of its own for it.
-WITH_NODE = '''
-new=$(mktemp -d) && mount -t tmpfs tmpfs "$new" && mkdir "$new/infiniband" "$new/shm" &&
-mount --bind /dev/shm "$new/shm" || exit
-for node in null zero random urandom; do
-        : >"$new/$node" && mount --bind "/dev/$node" "$new/$node" || exit
-done
-: >"$new/infiniband/urxe0" && mount --bind /dev/null "$new/infiniband/urxe0" &&
-mount --move "$new" /dev && rmdir "$new" && exec "$@"'''
-
-
 def ucx_over_urxe():
-    """An IPv6 GID: without the kernel's sysfs UCX believes in RoCE v1, whose GRH is an IPv6 header,
-    and drops what UD brings from an IPv4 address."""
     of_ucx = ucx('rc_verbs,ud_verbs,self')
 
     def commands(metric, sides, port):
         *both, read = of_ucx(metric, sides, port)
-        for argv, side in zip(both, sides):
-            argv.insert(1, f'UCX_IB_GID_INDEX={side.gid_index(side.ipv6)}')
-        return *(['unshare', '--mount', 'sh', '-c', WITH_NODE, 'sh', *argv] for argv in both), read
+        return *(lab.for_ucx(side, argv) for side, argv in zip(sides, both)), read
     return commands
 
 

@@ -86,6 +86,25 @@ class Side:
         return match[1]
 
 
+# UCX takes a device for usable that has a node in /dev/infiniband: a /dev of its own for it.
+WITH_NODE = '''
+new=$(mktemp -d) && mount -t tmpfs tmpfs "$new" && mkdir "$new/infiniband" "$new/shm" &&
+mount --bind /dev/shm "$new/shm" || exit
+for node in null zero random urandom; do
+        : >"$new/$node" && mount --bind "/dev/$node" "$new/$node" || exit
+done
+: >"$new/infiniband/urxe0" && mount --bind /dev/null "$new/infiniband/urxe0" &&
+mount --move "$new" /dev && rmdir "$new" && exec "$@"'''
+
+
+def for_ucx(side, argv):
+    """The command line of a UCX program that is to find urxe0. An IPv6 GID: without the kernel's
+    sysfs UCX believes in RoCE v1, whose GRH is an IPv6 header, and drops what UD brings from an
+    IPv4 address."""
+    return ['unshare', '--mount', 'sh', '-c', WITH_NODE, 'sh', 'env',
+            f'UCX_IB_GID_INDEX={side.gid_index(side.ipv6)}', *argv]
+
+
 def local():
     """Both ends on this host, on lo."""
     side = Side('lo', '127.0.0.1', '::1')

@@ -200,7 +200,8 @@ static int keys_fd;
 static void tell_key(void)
 {
 	struct xrdma_context *ctx = rig_context(NULL);
-	uint64_t key = new_region(ctx)->mem.mr->rkey ^ ctx->incarnation << 32;
+	/* A kernel gives a region without rights for others no rkey. */
+	uint64_t key = new_region(ctx)->mem.mr->lkey ^ ctx->incarnation << 32;
 
 	if (write(keys_fd, &key, sizeof(key)) == sizeof(key))
 		_exit(GOOD);
