@@ -4,7 +4,8 @@
 
 Counted by strace in the two polling threads, window by window. On a busy machine a thread that was
 not scheduled for a while hands its engine over and takes it back: some windows may be disturbed by
-that, most must not be. One call is allowed in a window: libxrdma looks at its sockets once a second.
+that, most must not be. One call is allowed in a window: libxrdma looks at its sockets once a
+second.
 """
 import os
 import shutil
