@@ -146,10 +146,6 @@ static bool right_end(const struct op *op)
 		return true;
 	case -ENOMSG:
 		return op->what == OP_CALL && op->how == ANSWER_NEVER;
-	case -ETIMEDOUT:
-		if (op->has_deadline)
-			return true;
-		break;
 	case -ECANCELED:
 		if (op->cancelled || (e->closed && e->status == 0))
 			return true;
@@ -162,8 +158,10 @@ static bool right_end(const struct op *op)
 		if (world.rights && op->what != OP_CALL)
 			return true;
 		break;
-	case -ECONNRESET: /* flushed, because the channel ended for whatever reason */
-		if (e->closed && e->status && op->what != OP_CALL)
+	case -ETIMEDOUT:
+	case -ECONNRESET: /* of its own; the channel may have ended for another reason before */
+		if (op->what == OP_CALL ? op->has_deadline && op->status == -ETIMEDOUT
+					: e->closed && e->status)
 			return true;
 		break;
 	default:
