@@ -47,7 +47,7 @@ void rig_poll(struct rig *r);
 /* Poll until the condition holds; the test fails after some seconds. */
 #define rig_until(r, condition)                                                                    \
 	do {                                                                                       \
-		uint64_t end_ = rig_now_ms() + 20000;                                              \
+		uint64_t end_ = rig_now_ms() + rig_patience_ms();                                  \
 		while (!(condition)) {                                                             \
 			rig_poll(r);                                                               \
 			if (rig_now_ms() > end_)                                                   \

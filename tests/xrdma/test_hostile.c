@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUF = 1 << 20, PROBE = 64, EPOCH = 1 };
+enum { BUF = 1 << 20, PROBE = 64, EPOCH = 1, SENDS = 128, A_SEND = 1 };
 
 /* The peer that lies. */
 struct liar {
@@ -36,6 +36,7 @@ struct liar {
 	uint8_t *buf;
 	struct xr_hello ours, theirs;
 	bool ready, open;
+	unsigned n_sending; /* of a send queue of SENDS */
 	struct xr_gid_table gids;
 	const struct xr_gid *gid;
 };
@@ -60,7 +61,7 @@ static void liar_device(struct liar *l)
 {
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = 128,
+		.cap = {.max_send_wr = SENDS,
 			.max_recv_wr = 512,
 			.max_send_sge = 1,
 			.max_recv_sge = 1},
@@ -159,7 +160,7 @@ static void liar_step(struct liar *l)
 	size_t len;
 
 	while (ibv_poll_cq(l->cq, 1, &wc) > 0)
-		;
+		l->n_sending -= wc.wr_id == A_SEND;
 	(void)xr_boot_io(l->boot, clock_now_ns());
 	while (xr_boot_next(l->boot, &type, &data, &len)) {
 		if (type == XR_BLOCK_HELLO) {
@@ -220,7 +221,8 @@ static void liar_close(struct liar *l)
 static void liar_send(struct liar *l, const void *bytes, size_t len, uint32_t imm, bool with_imm)
 {
 	struct ibv_sge sge = {(uintptr_t)l->buf + 4096, (uint32_t)len, l->mr->lkey};
-	struct ibv_send_wr wr = {.opcode = with_imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
+	struct ibv_send_wr wr = {.wr_id = A_SEND,
+				 .opcode = with_imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
 				 .imm_data = htobe32(imm),
 				 .sg_list = &sge,
 				 .num_sge = 1,
@@ -229,6 +231,7 @@ static void liar_send(struct liar *l, const void *bytes, size_t len, uint32_t im
 
 	memcpy(l->buf + 4096, bytes, len);
 	assert_int_equal(ibv_post_send(l->qp, &wr, &bad), 0);
+	l->n_sending++;
 	for (unsigned i = 0; i < 3; i++)
 		liar_step(l);
 }
@@ -456,6 +459,7 @@ static void window_overrun(void **state)
 		assert_true(seq < 1000);
 		liar_say(&l, &hello, xr_imm((uint16_t)seq, 0));
 		rig_poll(&r);
+		rig_until(&r, (liar_step(&l), l.n_sending < SENDS || victim->n_closed));
 	}
 	assert_int_equal(victim->status, -EPROTO);
 	assert_true(victim->n_msgs >= 64);
