@@ -82,6 +82,10 @@ static void attributes_identify_the_device(void **state)
 	assert_true(attr.fw_ver[0] != '\0');
 	assert_true(attr.node_guid == ibv_get_device_guid(context->device));
 	assert_int_equal(attr.phys_port_cnt, 1);
+	/* Windows of type 2 are of one kind. */
+	assert_int_equal(attr.device_cap_flags &
+				 (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B),
+			 IBV_DEVICE_MEM_WINDOW_TYPE_2B);
 }
 
 /* Of the slots the first n_gids are in use: nothing has changed since the devices were found. */

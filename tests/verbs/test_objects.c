@@ -96,6 +96,11 @@ static void test_memory(void **state)
 	assert_non_null(mr);
 	assert_int_not_equal(mr->lkey, mr->rkey);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
+	/* What is optional may be left out, known or not; what is not must be known. */
+	mr = ibv_reg_mr(e.pd, page, 64, IBV_ACCESS_RELAXED_ORDERING | 1 << 29);
+	assert_non_null(mr);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	assert_fails(ibv_reg_mr(e.pd, page, 64, 1 << 19), EINVAL);
 	munmap(page + 4096, 4096);
 	assert_fails(ibv_reg_mr(e.pd, page, 8192, 0), EFAULT);
 	assert_fails(ibv_reg_mr(e.pd, page + 4095, 2, 0), EFAULT);
