@@ -131,6 +131,7 @@ static void print_cell(const struct host *hosts, unsigned from, unsigned to)
 	json_t *r = cell(hosts, from, to),
 	       *p50 = json_object_get(json_object_get(r, "rtt_us"), "p50");
 	double lost = json_number_value(json_object_get(r, "lost_percent"));
+	const char *transport = json_string_value(json_object_get(r, "transport"));
 	char text[32];
 
 	if (from == to)
@@ -138,8 +139,9 @@ static void print_cell(const struct host *hosts, unsigned from, unsigned to)
 	else if (!p50)
 		snprintf(text, sizeof(text), "none");
 	else
-		snprintf(text, sizeof(text), lost > 0 ? "%.1f(%.0f%%)" : "%.1f",
-			 json_number_value(p50), lost);
+		snprintf(text, sizeof(text), lost > 0 ? "%.1f%s(%.0f%%)" : "%.1f%s",
+			 json_number_value(p50),
+			 transport && !strcmp(transport, "tcp") ? "/tcp" : "", lost);
 	printf(" %12s", text);
 }
 
@@ -151,7 +153,7 @@ static void print_matrix(const struct host *hosts, unsigned n)
 		if ((int)strlen(hosts[i].address) > width)
 			width = (int)strlen(hosts[i].address);
 	}
-	printf("Median round trips in us, from row to column (lost)\n");
+	printf("Median round trips in us, from row to column, /tcp where TCP stands in (lost)\n");
 	printf("%*s", width + 5, "");
 	for (unsigned i = 0; i < n; i++)
 		printf("        [%3u]", i + 1);

@@ -18,8 +18,8 @@ static void on_connected(struct xr_pinger *p)
 	const struct session *s = p->arg;
 
 	if (!s->options->json && p->sent == 0)
-		printf("xr-ping %s: %u bytes, device %s\n", p->address, p->probing.size,
-		       xrdma_device(p->ctx));
+		printf("xr-ping %s: %u bytes, device %s, by %s\n", p->address, p->probing.size,
+		       xrdma_device(p->ctx), xr_transport_name(p->transport));
 }
 
 static void on_probe(struct xr_pinger *p, const struct xr_probe *probe)

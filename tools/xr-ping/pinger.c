@@ -48,6 +48,16 @@ static void lose(struct xr_pinger *p, int status)
 
 /* ---- probes ---- */
 
+const char *xr_transport_name(enum xrdma_transport transport)
+{
+	return transport == XRDMA_TCP ? "tcp" : "rdma";
+}
+
+static void look_at_transport(struct xr_pinger *p)
+{
+	p->transport = xrdma_channel_transport(p->ch, &p->transport_reason);
+}
+
 static void end(struct xr_pinger *p)
 {
 	if (p->ended || p->in_flight)
@@ -98,8 +108,11 @@ static void on_done(struct xrdma_channel *ch, int status, struct xrdma_msg *repl
 	if (reply && !is_right(reply, p, call->seq))
 		probe.status = -EBADMSG;
 	probe.ns[XR_RTT] = clock_now_ns() - call->sent_ns;
-	if (reply)
+	if (reply) {
+		look_at_transport(p);
+		probe.transport = p->transport;
 		explain(p, reply, &probe);
+	}
 	xrdma_msg_free(reply);
 	free(call);
 	p->in_flight--;
@@ -149,6 +162,7 @@ static void on_event(struct xrdma_channel *ch, enum xrdma_event event, int statu
 
 	if (event == XRDMA_CONNECTED) {
 		p->connected = p->was_connected = true;
+		look_at_transport(p);
 		if (xrdma_channel_tcp_rtt(ch, &p->tcp_rtt_ns))
 			p->tcp_rtt_ns = 0;
 		if (p->on_connected)

@@ -28,6 +28,7 @@ struct xr_probe {
 	uint64_t seq; /* from 1 */
 	int status;   /* 0, or why it is lost */
 	bool split;   /* else the target does not trace, and ns has the RTT only */
+	enum xrdma_transport transport; /* of the reply */
 	uint64_t ns[XR_N_LAYERS];
 };
 
@@ -48,10 +49,14 @@ struct xr_pinger {
 	uint64_t began_ns, due_ns, last_sent_ns;
 	uint64_t sent, answered, lost, in_flight;
 	struct xr_times times[XR_N_LAYERS];
-	uint64_t tcp_rtt_ns; /* 0: not known */
+	uint64_t tcp_rtt_ns;            /* 0: not known */
+	enum xrdma_transport transport; /* when it was last looked at */
+	int transport_reason;           /* why not by RDMA */
 	int64_t clock_offset_ns;
 	uint64_t clock_error_ns; /* 0: not known */
 };
+
+const char *xr_transport_name(enum xrdma_transport transport);
 
 /* ctx to arg are the caller's to set before; the rest must be 0. */
 void xr_pinger_start(struct xr_pinger *p, uint64_t now);

@@ -31,8 +31,9 @@ void xr_report_probe(const struct xr_pinger *p, const struct xr_probe *probe)
 		       p->ch || !*p->why ? "" : ": ", p->ch ? "" : p->why);
 		return;
 	}
-	printf("%u bytes from %s: seq=%llu rtt=%.1f us", p->probing.size, p->address,
-	       (unsigned long long)probe->seq, us((double)probe->ns[XR_RTT]));
+	printf("%u bytes from %s by %s: seq=%llu rtt=%.1f us", p->probing.size, p->address,
+	       xr_transport_name(probe->transport), (unsigned long long)probe->seq,
+	       us((double)probe->ns[XR_RTT]));
 	if (probe->split)
 		printf(" (handler %.1f, queue %.1f, wire %.1f)", us((double)probe->ns[XR_HANDLER]),
 		       us((double)probe->ns[XR_QUEUE]), us((double)probe->ns[XR_WIRE]));
@@ -77,6 +78,9 @@ void xr_report_summary(const struct xr_pinger *p, uint64_t now)
 	}
 	if (p->times[XR_WIRE].hist.n == 0)
 		printf("The target does not trace: only the whole is known.\n");
+	if (p->transport == XRDMA_TCP)
+		printf("TCP stands in for RDMA: %s\n",
+		       p->transport_reason ? strerror(-p->transport_reason) : "so one side wants");
 	if (p->tcp_rtt_ns)
 		printf("tcp      %9.1f     when the connection was made, as the system has it\n",
 		       us((double)p->tcp_rtt_ns));
@@ -91,6 +95,9 @@ json_t *xr_report_probe_json(const struct xr_probe *probe)
 
 	if (probe->status)
 		json_object_set_new(o, "error", json_string(strerror(-probe->status)));
+	else
+		json_object_set_new(o, "transport",
+				    json_string(xr_transport_name(probe->transport)));
 	for (unsigned i = 0; !probe->status && i < (probe->split ? XR_N_LAYERS : 1); i++)
 		json_object_set_new(o, json_names[i], json_real(us((double)probe->ns[i])));
 	return o;
@@ -114,6 +121,8 @@ json_t *xr_report_json(const struct xr_pinger *p, uint64_t now)
 					      f.avg, "p50", f.p50, "p99", f.p99, "max", f.max,
 					      "jitter", f.jitter));
 	}
+	if (p->was_connected)
+		json_object_set_new(o, "transport", json_string(xr_transport_name(p->transport)));
 	if (p->tcp_rtt_ns)
 		json_object_set_new(o, "tcp_rtt_us", json_real(us((double)p->tcp_rtt_ns)));
 	if (p->clock_error_ns) {
