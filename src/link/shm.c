@@ -256,6 +256,19 @@ static void put_frame(struct ring_tx *tx, const struct urxe_frame *frame)
 	ring_tx_commit(tx);
 }
 
+/* An endpoint that sleeps already asks this peer, too, to ring when there is room, and looks again.
+ */
+static bool room_at_last(struct urxe_shm_peer *peer)
+{
+	urxe_ring_tx_sleep(&peer->tx);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (ring_tx_room(&peer->tx) <= 0)
+		return false;
+	urxe_ring_tx_awake(&peer->tx);
+	list_del(&peer->full);
+	return true;
+}
+
 /* Is there room for one packet? If not, the peer is on the list of those that hold us up. */
 static bool has_room(struct urxe_shm_peer *peer)
 {
@@ -274,9 +287,10 @@ static bool has_room(struct urxe_shm_peer *peer)
 		return false;
 	}
 	shm->stats->tx_full++;
-	if (!list_linked(&peer->full))
-		list_add_tail(&shm->full, &peer->full);
-	return false;
+	if (list_linked(&peer->full))
+		return false;
+	list_add_tail(&shm->full, &peer->full);
+	return shm->armed && room_at_last(peer);
 }
 
 static unsigned drop_frames(struct urxe_shm *shm, urxe_pull_fn *pull, void *arg, unsigned budget)

@@ -109,6 +109,30 @@ static void test_arm_races_with_send(void **state)
 	urxe_shm_close(shm);
 }
 
+/* ---- full while asleep ----------------------------------------------------------------------- */
+
+/* A post fills the ring when the endpoint is armed already: it is woken when there is room. */
+static void test_full_while_armed(void **state)
+{
+	uint32_t qpn, other;
+	struct urxe_shm *shm = shm_endpoint(1, &other), *peer = shm_endpoint(2, &qpn);
+	unsigned sent = 0;
+
+	assert_int_equal(shm_send_one(urxe_shm_peer(shm, qpn), 0, 64), 1);
+	assert_true(urxe_shm_arm(shm));
+	while (shm_send_one(urxe_shm_peer(shm, qpn), 0, 64) == 1)
+		sent++;
+	assert_in_range(sent, 100, 100000);
+	assert_false(bell_rings(shm, 0));
+	urxe_shm_service(peer);
+	assert_int_equal(shm_drain(peer), sent + 1);
+	assert_true(bell_rings(shm, WAKE_TIMEOUT_MS));
+	urxe_shm_service(shm);
+	assert_int_equal(shm_send_one(urxe_shm_peer(shm, qpn), 0, 64), 1);
+	urxe_shm_close(shm);
+	urxe_shm_close(peer);
+}
+
 /* ---- two processes that sleep ---------------------------------------------------------------- */
 
 static void spec_any(uint64_t i, struct shm_spec *spec)
@@ -180,6 +204,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_arm_races_with_send),
+		cmocka_unit_test(test_full_while_armed),
 		cmocka_unit_test(test_two_sleepers),
 	};
 
