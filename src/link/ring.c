@@ -90,6 +90,7 @@ void urxe_ring_tx_init(struct ring_tx *tx, struct ring *ring)
 	tx->bulk_tail = 0;
 	tx->token = 0;
 	tx->rung = 0;
+	tx->joined = fence_join();
 }
 
 int urxe_ring_tx_refresh(struct ring_tx *tx)
@@ -133,6 +134,11 @@ bool urxe_ring_rx_publish(struct ring_rx *rx)
 		return false;
 	rx->rung = token;
 	return true;
+}
+
+void urxe_ring_rx_heavy(struct ring_rx *rx, bool heavy)
+{
+	atomic_store_explicit(&rx->ring->consumer_is_heavy, heavy, memory_order_relaxed);
 }
 
 void urxe_ring_rx_sleep(struct ring_rx *rx)

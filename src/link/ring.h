@@ -14,10 +14,13 @@
  * Sleep protocol: who is about to sleep stores a new nonzero token in its own line, then looks
  * again for what it waits for; the other side, having changed something, looks at the token and
  * rings once per token. Both sides put a full fence between their store and their load, so that at
- * least one of them sees the other's store.
+ * least one of them sees the other's store; a consumer that makes a heavy one (base/fence.h) says
+ * so, and saves the producer its fence in each send.
  */
 #ifndef URXE_LINK_RING_H
 #define URXE_LINK_RING_H
+
+#include "base/fence.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -58,6 +61,7 @@ struct ring {
 	_Alignas(128) _Atomic uint32_t producer_sleeps; /* token; 0: awake */
 	_Alignas(128) _Atomic uint32_t consumed;        /* position */
 	_Atomic uint32_t consumer_sleeps;
+	_Atomic uint32_t consumer_is_heavy; /* its fence is */
 	_Alignas(128) struct ring_cell cells[RING_CELLS];
 	_Alignas(4096) uint8_t bulk[RING_BULK];
 };
@@ -69,6 +73,7 @@ _Static_assert(RING_BULK - 2 * RING_PACKET_MAX > RING_PUBLISH_BYTES + RING_PACKE
 
 struct ring_tx {
 	struct ring *ring;             /* NULL: not connected */
+	bool joined;                   /* heavy fences reach us */
 	uint32_t head;                 /* next position to write */
 	uint32_t tail;                 /* the consumer's position, as last seen */
 	uint32_t bulk_head;            /* free-running, in bytes */
@@ -178,7 +183,8 @@ static inline void ring_tx_commit(struct ring_tx *tx)
 /* After commits: must the consumer be woken? True once per its sleep. */
 static inline bool ring_tx_must_ring(struct ring_tx *tx)
 {
-	atomic_thread_fence(memory_order_seq_cst);
+	fence_light(tx->joined &&
+		    atomic_load_explicit(&tx->ring->consumer_is_heavy, memory_order_relaxed));
 	uint32_t token = atomic_load_explicit(&tx->ring->consumer_sleeps, memory_order_relaxed);
 
 	if (token == 0 || token == tx->rung)
@@ -206,6 +212,9 @@ static inline bool ring_rx_ready(const struct ring_rx *rx)
 
 /* Tell the producer how far we are: returns whether it must be woken. */
 bool urxe_ring_rx_publish(struct ring_rx *rx);
+
+/* What fence the caller makes before it sleeps. A light one from the beginning. */
+void urxe_ring_rx_heavy(struct ring_rx *rx, bool heavy);
 
 /* Ask to be woken at the next packet; the caller fences and looks again. */
 void urxe_ring_rx_sleep(struct ring_rx *rx);

@@ -62,6 +62,7 @@ int urxe_shm_open(uint64_t seed, struct urxe_shm **ret_shm)
 		return -ENOMEM;
 	shm->stats = &shm->own_stats;
 	shm->self.kind = SHM_SELF;
+	shm->heavy = fence_is_heavy();
 	shm->last_claim = rng_below(&rng, SHM_BLOCKS - 1);
 	list_init(&shm->mute);
 	list_init(&shm->full);
@@ -444,6 +445,22 @@ bool urxe_shm_pending(const struct urxe_shm *shm)
 
 /* ---- sleeping -------------------------------------------------------------------------------- */
 
+/* Between what is stored and what is looked at. False: it was none, and the next is a light one. */
+static bool fence(struct urxe_shm *shm)
+{
+	if (!shm->heavy || !shm->n_in) {
+		atomic_thread_fence(memory_order_seq_cst);
+		return true;
+	}
+	shm->heavy = fence_heavy();
+	if (shm->heavy)
+		return true;
+	log_info("membarrier() is not permitted any more: %s", strerror(errno));
+	for (unsigned i = 0; i < shm->n_in; i++)
+		urxe_ring_rx_heavy(&shm->in[i].rx, false);
+	return false;
+}
+
 bool urxe_shm_arm(struct urxe_shm *shm)
 {
 	shm->armed = true;
@@ -451,8 +468,7 @@ bool urxe_shm_arm(struct urxe_shm *shm)
 		urxe_ring_rx_sleep(&shm->in[i].rx);
 	list_for_each (pos, &shm->full)
 		urxe_ring_tx_sleep(&container_of(pos, struct urxe_shm_peer, full)->tx);
-	atomic_thread_fence(memory_order_seq_cst);
-	if (urxe_shm_pending(shm))
+	if (!fence(shm) || urxe_shm_pending(shm))
 		return false;
 	list_for_each (pos, &shm->full) {
 		/* Room, or nonsense that the next send will find. */

@@ -75,6 +75,7 @@ static void conn_enter(struct urxe_shm *shm, struct shm_conn *conn, struct ring 
 	conn->place = shm->n_in++;
 	in->conn = conn;
 	urxe_ring_rx_init(&in->rx, ring);
+	urxe_ring_rx_heavy(&in->rx, shm->heavy);
 	if (shm->armed)
 		urxe_ring_rx_sleep(&in->rx);
 }

@@ -76,6 +76,7 @@ struct urxe_shm {
 	int epoll_fd;
 	int spare_fd; /* given up for a moment to refuse connections when descriptors run out */
 	bool armed;
+	bool heavy; /* our fences before sleeping are */
 	unsigned n_in;
 	unsigned next; /* place in in[] where polling goes on */
 	unsigned n_leaving;
