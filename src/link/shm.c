@@ -257,8 +257,7 @@ static void put_frame(struct ring_tx *tx, const struct urxe_frame *frame)
 	ring_tx_commit(tx);
 }
 
-/* An endpoint that sleeps already asks this peer, too, to ring when there is room, and looks again.
- */
+/* Who sleeps already asks this peer, too, to ring when there is room, and looks again. */
 static bool room_at_last(struct urxe_shm_peer *peer)
 {
 	urxe_ring_tx_sleep(&peer->tx);

@@ -36,11 +36,7 @@ static const struct {
 	[XR_CH_OPEN] = {.name = "open", .next = TO(CLOSING) | TO(BREAKING) | TO(DRAINING)},
 	[XR_CH_CLOSING] = {.name = "closing", .next = TO(BYE) | TO(BREAKING) | TO(DRAINING)},
 	[XR_CH_BYE] = {.name = "bye", .next = TO(BREAKING) | TO(DRAINING)},
-	[XR_CH_BREAKING] =
-		{
-			.name = "breaking",
-			.next = TO(WAITING) | TO(DRAINING),
-		},
+	[XR_CH_BREAKING] = {.name = "breaking", .next = TO(WAITING) | TO(DRAINING)},
 	[XR_CH_WAITING] = {.name = "waiting", .next = TO(HELLO) | TO(DRAINING), .sockets = true},
 	[XR_CH_DRAINING] = {.name = "draining", .next = TO(CLOSED)},
 	[XR_CH_CLOSED] = {.name = "closed", .next = 0},

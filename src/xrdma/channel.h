@@ -25,12 +25,12 @@
 #include <uthash.h>
 
 enum xr_ch_state {
-	XR_CH_DIALING, /* TCP and TLS */
-	XR_CH_HELLO,   /* queue pair made; waiting for the peer's HELLO */
-	XR_CH_READY,   /* queue pair connected; waiting for the peer to say so too */
-	XR_CH_PROBING, /* reading the peer's probe */
-	XR_CH_OPENING, /* read; waiting for the peer to have read ours */
-	XR_CH_OPEN,
+	XR_CH_DIALING,  /* TCP and TLS */
+	XR_CH_HELLO,    /* queue pair made; waiting for the peer's HELLO */
+	XR_CH_READY,    /* queue pair connected; waiting for the peer to say so too */
+	XR_CH_PROBING,  /* reading the peer's probe */
+	XR_CH_OPENING,  /* read; waiting for the peer to have read ours */
+	XR_CH_OPEN,     /* until XR_CH_BYE messages flow, and up to here the application may send */
 	XR_CH_CLOSING,  /* what was accepted goes out and is acknowledged */
 	XR_CH_BYE,      /* and so said; waiting for the peer to say the same */
 	XR_CH_BREAKING, /* queue pair in error; waiting for work requests to end, to recover */

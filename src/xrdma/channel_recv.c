@@ -141,10 +141,8 @@ static void deliver(struct xrdma_channel *ch, struct xrdma_msg *m)
 
 		if (ch->handlers.on_region)
 			ch->handlers.on_region(ch, remote, ch->arg);
-		consume(ch, m);
-		return;
 	}
-	if (m->type == XR_GONE) {
+	if (m->type == XR_REGION || m->type == XR_GONE) {
 		consume(ch, m);
 		return;
 	}

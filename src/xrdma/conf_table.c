@@ -30,8 +30,7 @@ const struct xr_option xr_options[] = {
 	 .doc = "Time to wait for the peer's NIC, 4.096 us * 2^n, before a resend."},
 	{FIELD(retry_cnt), .type = XR_U32, .unit = "resends", .min = 0, .max = 7, .def = 6,
 	 .doc = "Resends before the peer's NIC counts as gone. The kernel's rxe takes 7 for no "
-		"end, "
-		"as of rnr_retry: a dead peer is never found."},
+		"end, as of rnr_retry: a dead peer is never found."},
 	{FIELD(rnr_retry), .type = XR_U32, .unit = "resends", .min = 0, .max = 7, .def = 7,
 	 .doc = "Resends when the receiver is not ready, which cannot happen; 7: no end."},
 	{FIELD(min_rnr_timer), .type = XR_U32, .min = 1, .max = 31, .def = 12,

@@ -77,8 +77,10 @@ struct xrdma_msg *xr_msg_get(struct xrdma_context *ctx)
 {
 	struct xrdma_msg *m;
 
-	if (!ctx->free_msgs && grow(ctx))
+	if (!ctx->free_msgs && grow(ctx)) {
+		xr_error(-ENOMEM, "out of memory for a message");
 		return NULL;
+	}
 	m = take(&ctx->free_msgs);
 	m->data = NULL;
 	m->origin = XR_FROM_NOWHERE;
@@ -122,7 +124,7 @@ int xr_msg_bare(struct xrdma_channel *ch, enum xr_type type, struct xrdma_msg **
 		return xr_error(-EPIPE, "the channel is closed: nothing more is sent");
 	m = xr_msg_get(ch->ctx);
 	if (!m)
-		return xr_error(-ENOMEM, "out of memory for a message");
+		return -ENOMEM;
 	m->ch = ch;
 	m->type = (uint8_t)type;
 	m->state = XR_M_QUEUED;
@@ -298,7 +300,7 @@ static int new_cold(struct xrdma_context *ctx, size_t len, struct xrdma_msg **re
 	int ret;
 
 	if (!m)
-		return xr_error(-ENOMEM, "out of memory for a message");
+		return -ENOMEM;
 	m->state = XR_M_QUEUED;
 	ret = alloc_to_send(m, len);
 	if (ret)
@@ -343,7 +345,7 @@ int xrdma_msg_wrap(struct xrdma_channel *ch, void *data, size_t len, xrdma_relea
 		return xr_error(-EINVAL, "no memory to wrap: data is NULL");
 	m = xr_msg_get(ch->ctx);
 	if (!m)
-		return xr_error(-ENOMEM, "out of memory for a message");
+		return -ENOMEM;
 	m->ch = ch;
 	m->len = (uint32_t)len;
 	m->data = data;

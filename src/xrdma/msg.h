@@ -93,7 +93,7 @@ struct xrdma_msg {
 	uint64_t at[XR_AT_ALL];
 };
 
-/* A message with nothing in it; NULL: no memory. Steady state: from a free list. */
+/* A message with nothing in it; NULL: no memory, explained. Steady state: from a free list. */
 struct xrdma_msg *xr_msg_get(struct xrdma_context *ctx);
 /* One to send that is a header and no payload. -EPIPE: the channel closes. */
 int xr_msg_bare(struct xrdma_channel *ch, enum xr_type type, struct xrdma_msg **ret_m);

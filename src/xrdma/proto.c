@@ -56,14 +56,9 @@ size_t xr_head_put(uint8_t *p, const struct xr_head *h)
 	size_t head = XR_HDR_BYTES + xr_head_extra(h);
 	uint8_t *body = p + head;
 
-	p[0] = (uint8_t)h->type;
+	xr_head_put_plain(p, h->type, h->ctrl_ack, h->id, h->len, h->epoch);
 	p[1] = (uint8_t)((h->large ? FLAG_LARGE : 0) | (h->traced ? FLAG_TRACED : 0) |
 			 (h->stamped ? FLAG_STAMPED : 0));
-	p[2] = h->ctrl_ack;
-	p[3] = 0;
-	put_be32(p + 4, h->id);
-	put_be32(p + 8, h->len);
-	put_be32(p + 12, h->epoch);
 	if (h->stamped)
 		put_stamp(p + XR_HDR_BYTES, h);
 	for (unsigned i = 0; h->traced && i < types[h->type].n_times; i++)

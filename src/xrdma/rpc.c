@@ -149,14 +149,8 @@ void xr_rpc_refuse(struct xrdma_msg *request)
 
 	ch->ctx->stats.unanswered++;
 	/* Not for ever more of them to a peer that does not listen. */
-	if (!xr_channel_accepts(ch) || ch->queued >= ch->ctx->conf.queue_depth)
+	if (ch->queued >= ch->ctx->conf.queue_depth || xr_msg_bare(ch, XR_ERR_RSP, &m))
 		return;
-	m = xr_msg_get(ch->ctx);
-	if (!m)
-		return;
-	m->ch = ch;
-	m->state = XR_M_QUEUED;
-	m->type = XR_ERR_RSP;
 	m->id = request->id;
 	m->status = -ENOMSG;
 	(void)xr_channel_send(ch, m, true); /* always accepted */

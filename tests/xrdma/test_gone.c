@@ -40,6 +40,19 @@ static struct xrdma_region *exported(struct rig *r)
 	return region;
 }
 
+/* The same, of a new rig. Its key is *ret_key to the client. */
+static struct xrdma_region *begin(struct rig *r, const char *options,
+				  struct xrdma_remote_region **ret_key)
+{
+	struct xrdma_region *region;
+
+	rig_open(r, options);
+	rig_connect(r);
+	region = exported(r);
+	*ret_key = r->side[RIG_CLIENT].remote;
+	return region;
+}
+
 static struct xrdma_region *another(struct rig *r, const struct xrdma_region *like)
 {
 	struct xrdma_region *region;
@@ -82,10 +95,7 @@ static void k4_the_number_is_not_issued_while_a_peer_has_it(void **state)
 	struct xrdma_remote_region *stale;
 	struct rig r;
 
-	rig_open(&r, NULL);
-	rig_connect(&r);
-	gone = exported(&r);
-	stale = r.side[RIG_CLIENT].remote;
+	gone = begin(&r, NULL, &stale);
 	r.stalled[RIG_CLIENT] = true;
 	assert_int_equal(xrdma_region_free(gone), 0);
 	assert_int_equal(lingering(&r), 1);
@@ -112,11 +122,8 @@ static void k4_the_silent_coincidence_within_an_epoch(void **state)
 	struct xrdma_region *foreign;
 	struct rig r;
 
-	rig_open(&r, NULL);
-	rig_connect(&r);
-	foreign = exported(&r);
+	foreign = begin(&r, NULL, &stale);
 	attr = foreign->attr;
-	stale = r.side[RIG_CLIENT].remote;
 	assert_int_equal(xrdma_region_free(foreign), 0);
 	rig_until(&r, lingering(&r) == 0);
 	assert_int_equal(xrdma_region_new(r.side[RIG_SERVER].ctx, &attr, &foreign), 0);
@@ -142,10 +149,8 @@ static void operations_under_way_end_first(void **state)
 	struct xrdma_channel *ch;
 	struct rig r;
 
-	rig_open(&r, "frag_bytes=4K");
-	ch = rig_connect(&r);
-	region = exported(&r);
-	remote = r.side[RIG_CLIENT].remote;
+	region = begin(&r, "frag_bytes=4K", &remote);
+	ch = r.side[RIG_CLIENT].ch;
 	for (unsigned i = 0; i < N_SLOTS; i++)
 		assert_int_equal(
 			xrdma_put(ch, remote, i, 0, rig_msg(ch, SLOT, i), rig_done, &calls[i]), 0);
@@ -202,10 +207,7 @@ static void a_break_ends_it_too(void **state)
 	struct xrdma_region *region;
 	struct rig r;
 
-	rig_open(&r, NULL);
-	rig_connect(&r);
-	region = exported(&r);
-	stale = r.side[RIG_CLIENT].remote;
+	region = begin(&r, NULL, &stale);
 	r.stalled[RIG_CLIENT] = true;
 	assert_int_equal(xrdma_region_free(region), 0);
 	break_qp(&r, RIG_SERVER);
@@ -226,10 +228,8 @@ static void operations_that_wait_are_refused(void **state)
 	struct rig_call c = {0};
 	struct rig r;
 
-	rig_open(&r, NULL);
-	ch = rig_connect(&r);
-	region = exported(&r);
-	remote = r.side[RIG_CLIENT].remote;
+	region = begin(&r, NULL, &remote);
+	ch = r.side[RIG_CLIENT].ch;
 	break_qp(&r, RIG_CLIENT);
 	rig_until(&r, r.side[RIG_CLIENT].n_broken);
 	assert_int_equal(xrdma_put(ch, remote, 0, 0, rig_msg(ch, BYTES, 1), rig_done, &c), 0);
@@ -279,10 +279,7 @@ static void k8_revoked_it_is_dead_and_not_free(void **state)
 	struct xrdma_region *region;
 	struct rig r;
 
-	rig_open(&r, NULL);
-	rig_connect(&r);
-	region = exported(&r);
-	stale = r.side[RIG_CLIENT].remote;
+	region = begin(&r, NULL, &stale);
 	assert_int_equal(xrdma_region_revoke(region, NULL), 0);
 	assert_int_equal(xrdma_region_export(region, inside(&r, RIG_SERVER), 2), 0);
 	assert_int_not_equal(newest_key(&r), stale->key.rkey);
@@ -313,10 +310,7 @@ static void k8_revoked_on_a_device_without(void **state)
 	struct xrdma_region *region;
 	struct rig r;
 
-	rig_open(&r, NULL);
-	rig_connect(&r);
-	region = exported(&r);
-	stale = r.side[RIG_CLIENT].remote;
+	region = begin(&r, NULL, &stale);
 	no_rereg = true;
 	assert_int_equal(xrdma_region_revoke(region, inside(&r, RIG_SERVER)), 0);
 	no_rereg = false;
