@@ -181,16 +181,12 @@ static enum verdict no_memory(const struct urxe_qp *qp)
 static enum verdict check_access(struct urxe_qp *qp, const struct urxe_opcode *op,
 				 const struct urxe_pkt *pkt)
 {
-	struct responder *resp = &qp->resp;
+	const struct responder *resp = &qp->resp;
 	enum verdict refused = no_memory(qp);
 	uint32_t len = op->kind == KIND_ATOMIC ? 8 : pkt->dma_len;
 
-	if (op->kind == KIND_SEND) {
-		if (!mr_check_sges(qp->pd, resp->wqe->sge, resp->wqe->num_sge,
-				   IBV_ACCESS_LOCAL_WRITE))
-			return RECV_ACCESS;
+	if (op->kind == KIND_SEND) /* the receive's elements are looked at when they are filled */
 		return op->ieth && !mw_may_invalidate(qp, pkt->inv_rkey) ? REMOTE_ACCESS : OK;
-	}
 	if (!op->first) /* the rest of a WRITE: the region may be gone by now */
 		return pkt->payload_len == 0 ||
 				       mr_remote(qp, qp->pd, resp->rkey, resp->va + resp->received,
