@@ -280,7 +280,7 @@ static void m33_no_path_at_all_is_tcp_at_once(void **state)
 {
 	struct rig r;
 
-	rig_open_each(&r, "gid=::1", "gid=127.0.0.1");
+	rig_open_each(&r, "device=auto gid=::1", "device=auto gid=127.0.0.1");
 	rig_connect(&r);
 	assert_true(both(&r, XRDMA_TCP));
 	assert_int_equal(r.side[0].why_mocked, -EHOSTUNREACH);
