@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The life of a bootstrap connection: addresses tried in turn, TLS, open, dead. */
+/* The life of a bootstrap connection: waiting, addresses tried in turn, TLS, open, dead. */
 #include "xrdma/boot.h"
 
 #include "base/clock.h"
@@ -19,11 +19,17 @@ uint64_t xr_boot_timeout_ns(const struct xr_boot *boot)
 	return boot->world->conf.connect_timeout_ms * NSEC_PER_MSEC;
 }
 
-static void leave_pending(struct xr_boot *boot)
+static void count(struct xr_boot *boot, uint32_t *among)
 {
-	if (boot->pending)
-		boot->world->n_pending--;
-	boot->pending = false;
+	boot->counted = among;
+	++*among;
+}
+
+void xr_boot_uncount(struct xr_boot *boot)
+{
+	if (boot->counted)
+		--*boot->counted;
+	boot->counted = NULL;
 }
 
 int xr_boot_die(struct xr_boot *boot, int err)
@@ -35,7 +41,7 @@ int xr_boot_die(struct xr_boot *boot, int err)
 		boot->err = err;
 		boot->more = false;
 		boot->world->n_failed++;
-		leave_pending(boot);
+		xr_boot_uncount(boot);
 	}
 	return boot->err;
 }
@@ -135,8 +141,7 @@ int xr_boot_adopt(struct xr_boot_world *world, int fd, uint64_t now, struct xr_b
 		close(fd);
 		return -ENOMEM;
 	}
-	boot->pending = true;
-	world->n_pending++;
+	count(boot, &world->n_pending);
 	err = learn_ends(boot, &ignored);
 	if (!err)
 		err = xr_boot_socket_options(fd, &world->conf);
@@ -291,8 +296,6 @@ int xr_boot_connect(struct xr_boot_world *world, const char *address, uint64_t n
 	snprintf(boot->peer_text, sizeof(boot->peer_text), "%s", address);
 	if (parsed.host[0] == '\0' || parsed.port == 0)
 		err = xr_error(-EINVAL, "expected a host and a port other than 0 to connect to");
-	if (!err)
-		err = start_any(boot, 0);
 	if (err) {
 		world->n_failed++;
 		xr_error(err, "%s: %.400s", address, xrdma_last_error());
@@ -343,9 +346,26 @@ int xr_boot_redial(struct xr_boot_world *world, const struct xr_boot_target *tar
 	/* Certificates and tickets are of the name it was first dialed by. */
 	memcpy(boot->host, target->host, sizeof(boot->host));
 	memcpy(boot->peer_text, target->text, sizeof(boot->peer_text));
-	if (boot->attempt_deadline > now + attempt_ns)
-		boot->attempt_deadline = now + attempt_ns;
+	boot->attempt_ns = attempt_ns;
+	boot->setup_deadline = CLOCK_NEVER;
 	*ret_boot = boot;
+	return 0;
+}
+
+int xr_boot_start(struct xr_boot *boot, uint64_t now)
+{
+	int err;
+
+	boot->now = now;
+	boot->state = XR_BOOT_CONNECTING;
+	count(boot, &boot->world->n_dialing);
+	if (boot->attempt_ns)
+		boot->setup_deadline = now + xr_boot_timeout_ns(boot);
+	err = start_any(boot, 0);
+	if (err)
+		return xr_error(xr_boot_die(boot, err), "%s", boot->why);
+	if (boot->attempt_ns && boot->attempt_deadline > now + boot->attempt_ns)
+		boot->attempt_deadline = now + boot->attempt_ns;
 	return 0;
 }
 
@@ -380,6 +400,8 @@ static int on_open(struct xr_boot *boot)
 static int go_on(struct xr_boot *boot)
 {
 	switch (boot->state) {
+	case XR_BOOT_WAITING:
+		return 0;
 	case XR_BOOT_CONNECTING:
 		return on_connecting(boot);
 	case XR_BOOT_HANDSHAKE:
@@ -394,6 +416,11 @@ static int go_on(struct xr_boot *boot)
 /* After what has come was looked at: what came in time counts, even if we are late. */
 static int check_deadlines(const struct xr_boot *boot)
 {
+	if (boot->now >= boot->setup_deadline && boot->state == XR_BOOT_WAITING)
+		return xr_error(-ETIMEDOUT,
+				"no connection after %u ms (connect_timeout_ms): it was not its "
+				"turn, %u others are being dialed (max_dials)",
+				boot->world->conf.connect_timeout_ms, boot->world->n_dialing);
 	if (boot->now >= boot->setup_deadline)
 		return xr_error(-ETIMEDOUT,
 				"no connection after %u ms (connect_timeout_ms): the %s did not "
@@ -475,7 +502,7 @@ const char *xr_boot_why(const struct xr_boot *boot)
 void xr_boot_established(struct xr_boot *boot)
 {
 	boot->setup_deadline = CLOCK_NEVER;
-	leave_pending(boot);
+	xr_boot_uncount(boot);
 }
 
 struct in6_addr xr_boot_local(const struct xr_boot *boot)
@@ -515,7 +542,7 @@ static void drop_input(int fd)
 
 void xr_boot_close(struct xr_boot *boot)
 {
-	leave_pending(boot);
+	xr_boot_uncount(boot);
 	if (boot->tls)
 		xr_tls_free(boot->tls);
 	if (boot->fd >= 0) {

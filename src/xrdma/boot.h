@@ -7,7 +7,7 @@
  *ready or xr_boot_deadline() has passed, then takes blocks with xr_boot_next() until there are
  *none. Time is an argument (CLOCK_MONOTONIC, nanoseconds).
  *
- *	connecting -> (TLS handshake) -> open -> closed
+ *	(waiting) -> connecting -> (TLS handshake) -> open -> closed
  *
  * Deadlines: connect_timeout_ms for everything until xr_boot_established(), and after that for each
  * block that has begun to arrive and for output that makes no progress. So neither silent nor slow
@@ -39,6 +39,7 @@ struct xr_boot_world {
 	struct xr_conf conf;
 	struct xr_tls_world *tls;
 	uint32_t n_pending; /* accepted, not yet established */
+	uint32_t n_dialing; /* started, and the peer has not answered by a block yet */
 	int spare_fd;       /* given up for a moment to refuse when descriptors run out */
 	uint64_t n_accepted;
 	uint64_t n_refused; /* over max_pending, or out of descriptors */
@@ -68,8 +69,8 @@ void xr_boot_listener_close(struct xr_boot_listener *listener);
 /* ---- a connection ---------------------------------------------------------------------------- */
 
 /*
- * Start to connect. A name (not an address) is looked up here, which blocks for as long as the
- * system's resolver does; addresses are tried in turn.
+ * A connection to be started. A name (not an address) is looked up here, which blocks for as long
+ * as the system's resolver does. Its deadline runs, though it waits.
  */
 int xr_boot_connect(struct xr_boot_world *world, const char *address, uint64_t now,
 		    struct xr_boot **ret_boot);
@@ -81,11 +82,15 @@ int xr_boot_connect(struct xr_boot_world *world, const char *address, uint64_t n
 struct xr_boot_target;
 int xr_boot_target_new(const struct xr_boot *boot, struct xr_boot_target **ret_target);
 void xr_boot_target_free(struct xr_boot_target *target);
-/* Start to connect again; gives TCP attempt_ns. */
+/* The same again, but its deadline begins with xr_boot_start(); gives TCP attempt_ns then. */
 int xr_boot_redial(struct xr_boot_world *world, const struct xr_boot_target *target,
 		   uint64_t attempt_ns, uint64_t now, struct xr_boot **ret_boot);
 
-/* May change in xr_boot_io() until the connection is open, where a name has several addresses. */
+/* Start to connect; addresses are tried in turn. An error: the connection is dead. */
+int xr_boot_start(struct xr_boot *boot, uint64_t now);
+
+/* -1 while it waits. May change in xr_boot_io() until the connection is open, where a name has
+ * several addresses. */
 int xr_boot_fd(const struct xr_boot *boot);
 uint32_t xr_boot_events(const struct xr_boot *boot);   /* EPOLLIN, EPOLLOUT; level-triggered */
 uint64_t xr_boot_deadline(const struct xr_boot *boot); /* or CLOCK_NEVER */

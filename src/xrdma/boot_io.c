@@ -168,6 +168,8 @@ int xr_boot_next(struct xr_boot *boot, uint8_t *ret_type, const uint8_t **ret_da
 	}
 	if (parse(boot, &frame) != 1)
 		return 0;
+	if (boot->role == XR_TLS_CLIENT) /* it is with us: another may be dialed */
+		xr_boot_uncount(boot);
 	boot->taken = XR_FRAME_HEAD + frame.len;
 	*ret_type = frame.type;
 	*ret_data = frame.data;

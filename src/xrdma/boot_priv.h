@@ -11,6 +11,7 @@
 #include <netdb.h>
 
 enum xr_boot_state {
+	XR_BOOT_WAITING, /* for xr_boot_start() */
 	XR_BOOT_CONNECTING,
 	XR_BOOT_HANDSHAKE, /* of TLS */
 	XR_BOOT_OPEN,
@@ -30,12 +31,13 @@ struct xr_boot {
 	int fd;
 	int err;                              /* of a dead connection */
 	bool heard;                           /* anything from the peer */
-	bool pending;                         /* counted in world->n_pending */
+	uint32_t *counted;                    /* among what the world has under way, or NULL */
 	bool more;                            /* the budget of this call is spent, not the input */
 	struct addrinfo *addresses, *address; /* all, and the one being tried */
 	struct xr_tls *tls;
 	uint64_t now;
 	uint64_t setup_deadline, attempt_deadline, rx_deadline, tx_deadline;
+	uint64_t attempt_ns; /* of a second dialing: most for TCP; else 0 */
 	struct xr_boot_buf in, out;
 	size_t taken; /* bytes at the start of in that xr_boot_next() handed out */
 	size_t budget;
@@ -58,6 +60,9 @@ int xr_boot_resolve(const char *text, int flags, struct xr_address *ret_address,
 /* boot_io.c: the connection is open; move bytes. */
 int xr_boot_flush(struct xr_boot *boot);
 int xr_boot_fill(struct xr_boot *boot); /* 0: nothing more for now, or a whole frame is there */
+
+/* It is under way no more. */
+void xr_boot_uncount(struct xr_boot *boot);
 
 /* The connection is dead: err, and the last error as the reason. Returns the error that stays. */
 int xr_boot_die(struct xr_boot *boot, int err);

@@ -212,6 +212,7 @@ int xr_channel_new(struct xrdma_context *ctx, const struct xrdma_handlers *handl
 					.max_bytes = ctx->conf.max_msg};
 	list_init(&ch->link);
 	list_init(&ch->touched);
+	list_init(&ch->dial);
 	list_init(&ch->own_rq.debts);
 	list_init(&ch->queue);
 	list_init(&ch->in_order);

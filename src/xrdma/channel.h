@@ -178,6 +178,7 @@ struct xrdma_channel {
 	struct xr_ch_counts counts;
 	struct xr_peer_clock peer_clock;
 	struct xr_boot *boot;
+	struct list dial; /* of the context: its boot waits to be started */
 	struct xr_watch boot_watch;
 	struct xr_timer ack_timer, boot_timer, drain_timer, alive_timer;
 	uint16_t told_then; /* win.told when ack_timer was set */
@@ -268,10 +269,19 @@ void xr_channel_boot_rewatch(struct xrdma_channel *ch);
 /* Something may have come, or may go. */
 void xr_channel_boot_step(struct xrdma_channel *ch);
 void xr_channel_boot_due(struct xr_timer *t);
+/* It is no more: the channel ends, or recovers. */
+void xr_channel_boot_ended(struct xrdma_channel *ch, int status, const char *reason);
 void xr_channel_boot_bye(struct xrdma_channel *ch);
 void xr_channel_boot_close(struct xrdma_channel *ch);
 
 void xr_listeners_close(struct xrdma_context *ctx); /* listener.c */
+
+/* ---- turns to dial: dial.c ---- */
+
+/* Start ch->boot and watch it, now or when it is its turn. An error: not even begun. */
+int xr_dial(struct xrdma_channel *ch);
+/* Start those whose turn it is; returns how many. */
+int xr_dials_go_on(struct xrdma_context *ctx);
 
 /* ---- recovery: recover.c ---- */
 

@@ -47,11 +47,11 @@ static void block_failed(struct xrdma_channel *ch, int status)
 	xr_channel_fail(ch, status, why);
 }
 
-static void connection_ended(struct xrdma_channel *ch, int status)
+void xr_channel_boot_ended(struct xrdma_channel *ch, int status, const char *reason)
 {
 	char why[XR_ERROR_BYTES];
 
-	snprintf(why, sizeof(why), "%s", xr_boot_why(ch->boot));
+	snprintf(why, sizeof(why), "%s", reason);
 	if (ch->tcp_bye || ch->state >= XR_CH_DRAINING) {
 		xr_channel_boot_close(ch);
 		/* Who said BYE here has said it there before: it lies in the completion queue. */
@@ -100,7 +100,7 @@ void xr_channel_boot_step(struct xrdma_channel *ch)
 		xr_channel_fail(ch, ch->close_asked && xr_channel_all_sent(ch) ? 0 : -ECONNRESET,
 				"the peer has closed it");
 	if (ch->boot && lost)
-		connection_ended(ch, lost);
+		xr_channel_boot_ended(ch, lost, xr_boot_why(ch->boot));
 	else if (ch->boot)
 		xr_channel_boot_rewatch(ch);
 	xr_recover_step(ch);
@@ -133,6 +133,7 @@ void xr_channel_boot_close(struct xrdma_channel *ch)
 {
 	if (!ch->boot)
 		return;
+	list_del(&ch->dial);
 	xr_watch_remove(ch->ctx, &ch->boot_watch);
 	timer_off(&ch->boot_timer.timer);
 	xr_boot_close(ch->boot);

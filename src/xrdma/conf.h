@@ -72,6 +72,7 @@ struct xr_conf {
 	uint32_t connect_timeout_ms;
 	uint32_t peer_timeout_ms; /* a silent TCP peer is given up */
 	uint32_t max_pending;     /* accepted, not yet connected */
+	uint32_t max_dials;       /* under way at once */
 	uint32_t keepalive_ms;    /* of silence; 0: off */
 	uint32_t qp_cache;        /* queue pairs kept for the next channels */
 	uint32_t recovery_ms;     /* of a broken channel; 0: none */

@@ -99,6 +99,10 @@ const struct xr_option xr_options[] = {
 	{FIELD(max_pending), .type = XR_U32, .unit = "connections", .min = 1, .max = 65536,
 	 .def = 1024, .runtime = true,
 	 .doc = "Connections accepted and not set up yet; those over it are refused."},
+	{FIELD(max_dials), .type = XR_U32, .unit = "connections", .min = 1, .max = 65536,
+	 .def = 128, .runtime = true,
+	 .doc = "Connections of a context being dialed at once, until the peer answers over them; "
+		"others wait their turn, first ones and recoveries alternately."},
 	{FIELD(keepalive_ms), .type = XR_U32, .unit = "milliseconds", .min = 0, .max = 86400000,
 	 .def = 5000, .runtime = true,
 	 .doc = "After so long without a sign of the peer its NIC is asked for one, or up to an "

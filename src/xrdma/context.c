@@ -327,6 +327,8 @@ int xrdma_open(const struct xrdma_conf *conf, struct xrdma_context **ret_ctx)
 	list_init(&ctx->channels);
 	list_init(&ctx->touched);
 	list_init(&ctx->ended);
+	list_init(&ctx->dials[0]);
+	list_init(&ctx->dials[1]);
 	list_init(&ctx->qp_cache);
 	list_init(&ctx->listeners);
 	list_init(&ctx->regions);
@@ -360,6 +362,7 @@ int xrdma_set(struct xrdma_context *ctx, const char *name, const char *value)
 	xr_mem_set_trim(ctx->mem, ctx->conf.trim_ms * NSEC_PER_MSEC);
 	log_set_threshold(ctx->conf.log);
 	ctx->housekeeping_at = ctx->trim_at = 0;
+	xr_context_kick(ctx); /* more may be dialed at once */
 	return 0;
 }
 

@@ -93,6 +93,9 @@ struct xrdma_context {
 	struct list channels;
 	struct list touched; /* channels to look at when this batch is handled */
 	struct list ended;   /* calls to be ended by the next poll */
+	struct list
+		dials[2]; /* channels that wait for their turn to dial, the first time or again */
+	bool dial_again;  /* whose turn is next, of those two */
 	struct list listeners;
 	struct list regions;
 	uint32_t n_channels, n_setting_up;

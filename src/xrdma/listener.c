@@ -38,7 +38,7 @@ int xrdma_connect(struct xrdma_context *ctx, const char *address,
 	ch->announced = true;
 	ret = xr_boot_connect(&ctx->boot, address, ctx->now, &ch->boot);
 	if (!ret)
-		ret = xr_channel_boot_watch(ch);
+		ret = xr_dial(ch);
 	if (ret) {
 		xr_channel_discard(ch);
 		return ret;

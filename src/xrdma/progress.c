@@ -331,7 +331,7 @@ static int housekeeping(struct xrdma_context *ctx)
 	ctx->housekeeping_at = ctx->now + every_ns;
 	trim_when_due(ctx);
 	xr_monitor_publish(ctx);
-	return handle_descriptors(ctx, 0);
+	return handle_descriptors(ctx, 0) + xr_dials_go_on(ctx);
 }
 
 static int poll_once(struct xrdma_context *ctx)
@@ -413,6 +413,7 @@ static int handle_and_arm(struct xrdma_context *ctx)
 		n = handle_descriptors(ctx, 0);
 		ctx->now = clock_now_ns();
 		n += fire_timers(ctx);
+		n += xr_dials_go_on(ctx);
 		trim_when_due(ctx);
 		if (ibv_req_notify_cq(ctx->cq, 0))
 			log_error("device %s gives no completion events", ctx->device);

@@ -22,7 +22,8 @@
  * A peer that has no such channel (it was restarted) refuses: the channel ends with -ECONNRESET, at
  * once, since what it held for us is gone. If nobody listens at the peer's address, likewise. At
  * the side that was dialed a channel whose peer's connection ended without a word waits only a
- * little for it to dial again, and not at all when another context says HELLO from that address.
+ * little for it to dial again, unless other channels of that peer come back, and not at all when
+ * another context says HELLO from that address.
  */
 #include "xrdma/channel.h"
 #include "xrdma/error.h"
@@ -239,7 +240,7 @@ static void dial(struct xrdma_channel *ch)
 
 	ctx->stats.redials++;
 	if (!ret)
-		ret = xr_channel_boot_watch(ch);
+		ret = xr_dial(ch);
 	if (ret == -ECONNREFUSED)
 		xr_recover_boot_lost(ch, ret, "");
 	else if (ret)
@@ -373,6 +374,19 @@ static void take(struct xrdma_channel *ch, const struct xr_resume *r)
 	xr_channel_touch(ch);
 }
 
+/* The peer's process is alive: its other channels will be dialed, too, when it is their turn. */
+static void not_orphans(const struct xrdma_channel *like)
+{
+	list_for_each (pos, &like->ctx->channels) {
+		struct xrdma_channel *ch = container_of(pos, struct xrdma_channel, link);
+
+		if (!ch->rec.orphan || ch->theirs.incarnation != like->theirs.incarnation)
+			continue;
+		ch->rec.orphan = false;
+		ch->rec.give_up = ch->rec.since + patience_ns(ch);
+	}
+}
+
 /* A connection that was just accepted is for a channel that we have. */
 static int hand_over(struct xrdma_channel *from, const struct xr_resume *r)
 {
@@ -396,6 +410,7 @@ static int hand_over(struct xrdma_channel *from, const struct xr_resume *r)
 	from->boot = NULL;
 	xr_channel_discard(from);
 	ch->rec.sent = ch->rec.orphan = false;
+	not_orphans(ch);
 	ret = xr_channel_boot_watch(ch);
 	if (ret) {
 		xr_recover_boot_lost(ch, ret, xrdma_last_error());

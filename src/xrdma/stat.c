@@ -26,11 +26,17 @@ const char *xrdma_stat_name(unsigned index)
 
 bool xr_stat_is_gauge(unsigned index)
 {
-	static const char *const gauges[] = {"channels",        "qps",
-					     "receives_posted", "sends_posted",
-					     "messages_held",   "memory_regions",
-					     "memory_bytes",    "memory_huge_bytes",
-					     "tcp_channels",    "regions_lingering"};
+	static const char *const gauges[] = {"channels",
+					     "qps",
+					     "receives_posted",
+					     "sends_posted",
+					     "messages_held",
+					     "memory_regions",
+					     "memory_bytes",
+					     "memory_huge_bytes",
+					     "tcp_channels",
+					     "regions_lingering",
+					     "dials"};
 
 	for (unsigned i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++) {
 		if (strcmp(stats[index].name, gauges[i]) == 0)
@@ -64,6 +70,7 @@ void xr_stats_read(const struct xrdma_context *ctx, struct xr_stats *ret_stats)
 	*ret_stats = ctx->stats;
 	add_memory(ctx, ret_stats);
 	ret_stats->channels = ctx->n_channels;
+	ret_stats->dials = ctx->boot.n_dialing;
 	ret_stats->tls_handshakes = ctx->boot.n_tls;
 	ret_stats->tls_resumed = ctx->boot.n_tls_resumed;
 	ret_stats->sends_posted = ctx->flow.used;

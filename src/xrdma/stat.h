@@ -35,6 +35,8 @@ struct xrdma_context;
 	X(breaks)     /* of channels that were open */                                             \
 	X(recoveries)                                                                              \
 	X(redials)        /* TCP connections to a peer we had one with */                          \
+	X(dials)          /* TCP connections that no peer has answered over yet, now */            \
+	X(dials_delayed)  /* that had to wait for others: max_dials */                             \
 	X(tls_handshakes) /* that succeeded, of either side */                                     \
 	X(tls_resumed)    /* of them without certificates */                                       \
 	X(resent)         /* messages sent again after a recovery */                               \

@@ -289,6 +289,39 @@ static void set_up_has_one_deadline(void **state)
 	rig_close(&r);
 }
 
+/* Its deadline runs meanwhile; but that of a second dialing begins when it is started. */
+static void who_waits_for_a_turn_has_it_too(void **state)
+{
+	struct xr_boot_target *target;
+	struct xr_boot *first, *again;
+	uint64_t timeout;
+	struct rig r;
+
+	rig_open(&r);
+	timeout = r.client_conf.connect_timeout_ms * NSEC_PER_MSEC;
+	assert_int_equal(xr_boot_target_new(r.client, &target), 0);
+	assert_int_equal(r.client_world.n_dialing, 1); /* the peer has not answered */
+	assert_int_equal(xr_boot_connect(&r.client_world, r.address, r.now, &first), 0);
+	assert_int_equal(xr_boot_redial(&r.client_world, target, timeout / 2, r.now, &again), 0);
+	assert_int_equal(r.client_world.n_dialing, 1);
+	assert_int_equal(xr_boot_fd(first), -1);
+	assert_int_equal(xr_boot_deadline(first), r.now + timeout);
+	assert_int_equal(xr_boot_io(first, r.now + timeout), -ETIMEDOUT);
+	assert_said(xr_boot_why(first), "no connection after 10000 ms (connect_timeout_ms): it was "
+					"not its turn, 1 others are being dialed (max_dials)");
+	assert_int_equal(xr_boot_deadline(again), CLOCK_NEVER);
+	assert_int_equal(xr_boot_io(again, r.now + timeout), 0);
+	assert_int_equal(xr_boot_start(again, r.now + timeout), 0);
+	assert_int_equal(xr_boot_deadline(again), r.now + timeout + timeout / 2);
+	assert_int_equal(r.client_world.n_dialing, 2);
+	xr_boot_close(first);
+	xr_boot_close(again);
+	assert_int_equal(r.client_world.n_dialing, 1);
+	xr_boot_target_free(target);
+	rig_close(&r);
+	assert_int_equal(r.client_world.n_dialing, 0);
+}
+
 static void output_that_nobody_takes_has_a_deadline(void **state)
 {
 	static const uint8_t block[XR_BOOT_BLOCK_MAX];
@@ -373,6 +406,7 @@ int main(void)
 		cmocka_unit_test(close_is_seen_by_the_other_side),
 		cmocka_unit_test(writing_to_the_dead_raises_no_signal),
 		cmocka_unit_test(set_up_has_one_deadline),
+		cmocka_unit_test(who_waits_for_a_turn_has_it_too),
 		cmocka_unit_test(an_address_that_does_not_answer_gets_its_share_of_the_time),
 		cmocka_unit_test(output_that_nobody_takes_has_a_deadline),
 	};

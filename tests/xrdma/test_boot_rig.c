@@ -39,7 +39,8 @@ void rig_listen(struct rig *r, const char *address)
 
 void rig_connect(struct rig *r)
 {
-	if (xr_boot_connect(&r->client_world, r->address, r->now, &r->client))
+	if (xr_boot_connect(&r->client_world, r->address, r->now, &r->client) ||
+	    xr_boot_start(r->client, r->now))
 		fail_msg("%s", xrdma_last_error());
 }
 

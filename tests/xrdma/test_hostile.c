@@ -175,6 +175,12 @@ static void liar_step(struct liar *l)
 	}
 }
 
+static void liar_calls(struct liar *l, const struct rig *r)
+{
+	assert_int_equal(xr_boot_connect(&l->world, r->address, clock_now_ns(), &l->boot), 0);
+	assert_int_equal(xr_boot_start(l->boot, clock_now_ns()), 0);
+}
+
 static void liar_dial(struct liar *l, struct rig *r)
 {
 	uint8_t block[XR_HELLO_BYTES];
@@ -187,7 +193,7 @@ static void liar_dial(struct liar *l, struct rig *r)
 	xrdma_conf_free(conf);
 	liar_device(l);
 	liar_hello(l);
-	assert_int_equal(xr_boot_connect(&l->world, r->address, clock_now_ns(), &l->boot), 0);
+	liar_calls(l, r);
 	xr_boot_send(l->boot, XR_BLOCK_HELLO, block, xr_hello_encode(&l->ours, block),
 		     clock_now_ns());
 }
@@ -514,7 +520,7 @@ static void noise(void **state)
 		rig_until(&r, victim->n_closed == n + 1);
 		while (victim->n_msgs)
 			xrdma_msg_free(victim->msgs[--victim->n_msgs]);
-		assert_int_equal(xr_boot_connect(&l.world, r.address, clock_now_ns(), &l.boot), 0);
+		liar_calls(&l, &r);
 		liar_close(&l);
 	}
 	assert_int_equal(rig_stat(r.side[RIG_SERVER].ctx, "messages_held"), 0);

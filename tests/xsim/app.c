@@ -129,6 +129,7 @@ static struct xrdma_conf *configure(unsigned host)
 	set_number(conf, "timeout", 10 + sim_below(5));
 	set_number(conf, "signal_every", 1 + sim_below(16));
 	set(conf, "transport", world.mock ? "auto" : "force-rdma");
+	set_number(conf, "max_dials", world.max_dials);
 	set_number(conf, "mock_after", world.seed / 2 % 4);
 	set_number(conf, "mock_back_after", 1 + world.seed / 8 % 3);
 	set_number(conf, "mock_probe_ms", 1000 + world.seed * 37 % 3000);
@@ -173,7 +174,7 @@ void app_start(unsigned host)
 	sim_note("host %u: process %u starts", host, app->proc.serial);
 	app->fd = xrdma_get_event_fd(app->ctx);
 	world.apps[host] = app;
-	if (host)
+	for (uint32_t i = 0; host && i < world.n_lines; i++)
 		app_dial(app);
 }
 

@@ -76,7 +76,9 @@ struct world {
 	uint32_t window, recovery_ms, n_clients, n_ops, n_slots, n_regions;
 	uint32_t meant_for[SLOTS]; /* the tag of the region that was put to */
 	bool reuse, shared, revokes;
-	bool mock; /* TCP may take over */
+	bool mock;          /* TCP may take over */
+	uint32_t n_lines;   /* channels that each client dials */
+	uint32_t max_dials; /* of them at once */
 	uint32_t seed;
 	uint64_t turns;
 };

@@ -131,6 +131,8 @@ uint32_t tcp_events(const struct file *file);
 void tcp_close(struct file *file);
 /* A reset at both ends, or at one, of every connection between the hosts. */
 void tcp_cut(unsigned a, unsigned b, bool both);
+/* Sockets that the process has dialed, and over which the peer has not said anything. */
+unsigned tcp_unanswered(const struct proc *proc);
 /* The process is no more: the system closes its sockets; or the host loses power, and nobody is
  * told. */
 void tcp_end(const struct proc *proc, bool power);

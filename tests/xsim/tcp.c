@@ -41,6 +41,7 @@ struct sock {
 	struct list out;      /* segments on their way to the peer */
 	uint32_t n_out, room; /* bytes: on their way, and how many may be */
 	bool fin_sent, pumping;
+	bool dialed, heard; /* by connect(); anything from the peer */
 	uint8_t *in;
 	uint32_t n_in, in_capacity;
 	bool fin;
@@ -144,6 +145,7 @@ static void take_in(struct sock *s, const struct segment *g)
 	if (g->len)
 		memcpy(s->in + s->n_in, g->data, g->len);
 	s->n_in += g->len;
+	s->heard |= g->len > 0;
 	s->fin |= g->fin;
 }
 
@@ -237,6 +239,18 @@ static void connected(struct sock *s)
 	s->state = SOCK_OPEN;
 	s->heard_at = sim.now;
 	check_peer(s, 0);
+}
+
+unsigned tcp_unanswered(const struct proc *proc)
+{
+	unsigned n = 0;
+
+	list_for_each (pos, &hosts[proc->host].socks) {
+		const struct sock *s = container_of(pos, struct sock, link);
+
+		n += s->file.proc == proc && s->dialed && !s->heard && !s->closed;
+	}
+	return n;
 }
 
 /* ---- ends ---- */
@@ -441,6 +455,7 @@ int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	memcpy(&s->peer_addr, addr, sizeof(s->peer_addr));
 	s->port = next_port++;
 	s->state = SOCK_CONNECTING;
+	s->dialed = true;
 	sim_after(hosts[s->host].latency_ns, syn, s, 0);
 	return fail(EINPROGRESS);
 }

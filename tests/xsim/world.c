@@ -40,6 +40,8 @@ static void turn(struct app *app)
 		(void)xrdma_process_event(app->ctx);
 	}
 	look_at_ends();
+	sim_expect(tcp_unanswered(&app->proc) <= world.max_dials, "host %u dials %u at once",
+		   app->proc.host, tcp_unanswered(&app->proc));
 }
 
 static bool wants(const struct app *app)
@@ -166,7 +168,7 @@ static void complain(const char *what)
 /* Who goes by TCP asks now and then whether RDMA works again: each such question takes turns. */
 static uint64_t turns_allowed(void)
 {
-	uint64_t n = IDLE_TURNS;
+	uint64_t n = IDLE_TURNS * world.n_lines;
 
 	for (uint32_t i = 0; i < world.n_ends; i++) {
 		const struct end *e = world.ends[i];
@@ -204,11 +206,13 @@ static void set_up(uint64_t seed)
 		.seed = (uint32_t)seed,
 		.revokes = seed % 3 == 0,
 		.mock = seed % 5 == 1, /* none of seeds.txt that is older than the mock */
+		.n_lines = seed % 16 == 3 ? 4 : 1, /* nor any of those */
+		.max_dials = 1 + seed / 16 % 2,
 	};
 	if (world.harsh)
 		world.recovery_ms = 1000 + sim_below(4000);
-	sim_note("%s, %u clients, window %u, keys %s, receives %s%s",
-		 world.harsh ? "harsh" : "gentle", world.n_clients, world.window,
+	sim_note("%s, %u clients, %u channels each, window %u, keys %s, receives %s%s",
+		 world.harsh ? "harsh" : "gentle", world.n_clients, world.n_lines, world.window,
 		 world.reuse ? "reused" : "fresh", world.shared ? "shared" : "own",
 		 world.mock ? ", or TCP" : "");
 	nic_begin(world.reuse, seed / 4 % 2);
