@@ -91,11 +91,10 @@ struct xrdma_context {
 	uint32_t n_entries, free_entry;
 	struct xrdma_channel *by_qpn; /* those in the shared receive queue: a hash table */
 	struct list channels;
-	struct list touched; /* channels to look at when this batch is handled */
-	struct list ended;   /* calls to be ended by the next poll */
-	struct list
-		dials[2]; /* channels that wait for their turn to dial, the first time or again */
-	bool dial_again;  /* whose turn is next, of those two */
+	struct list touched;  /* channels to look at when this batch is handled */
+	struct list ended;    /* calls to be ended by the next poll */
+	struct list dials[2]; /* channels whose turn to dial is to come: the first time, again */
+	bool dial_again;      /* whose turn is next, of those two */
 	struct list listeners;
 	struct list regions;
 	uint32_t n_channels, n_setting_up;
