@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #undef ibv_get_device_list
-#undef ibv_query_port
-#undef ibv_reg_mr
 
 enum { RECEIVES = 4096, COMPLETIONS = 16384 };
 
@@ -146,15 +144,6 @@ struct ibv_device **ibv_get_device_list(int *n)
 	return list;
 }
 
-void ibv_free_device_list(struct ibv_device **list)
-{
-}
-
-const char *ibv_get_device_name(struct ibv_device *d)
-{
-	return d->name;
-}
-
 struct ibv_context *ibv_open_device(struct ibv_device *d)
 {
 	context.ops.poll_cq = poll_cq;
@@ -181,16 +170,6 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 		.max_qp_init_rd_atom = 16,
 		.phys_port_cnt = 1,
 	};
-	return 0;
-}
-
-int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_attr *attr)
-{
-	struct ibv_port_attr *full = (struct ibv_port_attr *)attr;
-
-	full->state = IBV_PORT_ACTIVE;
-	full->active_mtu = IBV_MTU_1024;
-	full->gid_tbl_len = 1;
 	return 0;
 }
 
@@ -226,11 +205,6 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *p, void *addr, size_t len, uint64
 	return mr;
 }
 
-struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t len, int access)
-{
-	return ibv_reg_mr_iova2(p, addr, len, (uintptr_t)addr, (unsigned)access);
-}
-
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	free(mr);
@@ -259,33 +233,10 @@ int ibv_get_cq_event(struct ibv_comp_channel *c, struct ibv_cq **of, void **arg)
 	return -1;
 }
 
-void ibv_ack_cq_events(struct ibv_cq *of, unsigned n)
-{
-}
-
 int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 {
 	errno = EAGAIN;
 	return -1;
-}
-
-void ibv_ack_async_event(struct ibv_async_event *event)
-{
-}
-
-const char *ibv_event_type_str(enum ibv_event_type event)
-{
-	return "event";
-}
-
-const char *ibv_wc_status_str(enum ibv_wc_status status)
-{
-	return status ? "error" : "success";
-}
-
-int ibv_fork_init(void)
-{
-	return 0;
 }
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *arg,
@@ -293,12 +244,6 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *arg,
 {
 	cq.cqe = cqe;
 	return &cq;
-}
-
-int ibv_resize_cq(struct ibv_cq *of, int cqe)
-{
-	of->cqe = cqe;
-	return 0;
 }
 
 int ibv_destroy_cq(struct ibv_cq *of)

@@ -10,8 +10,6 @@
 #include <sys/epoll.h>
 
 #undef ibv_get_device_list
-#undef ibv_query_port
-#undef ibv_reg_mr
 
 static struct nic nics[N_HOSTS];
 
@@ -194,10 +192,6 @@ int ibv_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **ret_cq, void 
 	return 0;
 }
 
-void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
-{
-}
-
 /* ---- receives ---- */
 
 static int put_receives(struct nic_rq *rq, struct ibv_recv_wr *wr)
@@ -240,15 +234,6 @@ struct ibv_device **ibv_get_device_list(int *n)
 	if (n)
 		*n = N_HOSTS;
 	return list;
-}
-
-void ibv_free_device_list(struct ibv_device **list)
-{
-}
-
-const char *ibv_get_device_name(struct ibv_device *d)
-{
-	return d->name;
 }
 
 struct ibv_context *ibv_open_device(struct ibv_device *d)
@@ -294,16 +279,6 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 	return 0;
 }
 
-int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_attr *attr)
-{
-	struct ibv_port_attr *full = (struct ibv_port_attr *)attr;
-
-	full->state = IBV_PORT_ACTIVE;
-	full->active_mtu = IBV_MTU_1024;
-	full->gid_tbl_len = 1;
-	return 0;
-}
-
 ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entries, size_t n,
 			     uint32_t flags, size_t entry_bytes)
 {
@@ -313,11 +288,6 @@ ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entrie
 	*entries = (struct ibv_gid_entry){.port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2};
 	memcpy(&entries->gid, raw, sizeof(raw));
 	return 1;
-}
-
-int ibv_fork_init(void)
-{
-	return 0;
 }
 
 /* ---- events ---- */
@@ -342,23 +312,6 @@ int ibv_get_async_event(struct ibv_context *ibv, struct ibv_async_event *event)
 	memmove(c->async_events, c->async_events + 1, --c->n_async * sizeof(*event));
 	c->async.events = c->n_async ? EPOLLIN : 0;
 	return 0;
-}
-
-void ibv_ack_async_event(struct ibv_async_event *event)
-{
-}
-
-const char *ibv_event_type_str(enum ibv_event_type event)
-{
-	return "event";
-}
-
-const char *ibv_wc_status_str(enum ibv_wc_status status)
-{
-	static char text[32];
-
-	snprintf(text, sizeof(text), "completion status %d", (int)status);
-	return text;
 }
 
 /* ---- protection domains, memory ---- */
@@ -408,11 +361,6 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint6
 				  .rkey = mr->index << 1 | 1};
 	nic->counts.mrs++;
 	return &mr->ibv;
-}
-
-struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
-{
-	return ibv_reg_mr_iova2(pd, addr, len, (uintptr_t)addr, (unsigned)access);
 }
 
 int ibv_dereg_mr(struct ibv_mr *ibv)
@@ -471,12 +419,6 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *arg,
 	list_init(&cq->link);
 	context_of(c)->nic->counts.cqs++;
 	return &cq->ibv;
-}
-
-int ibv_resize_cq(struct ibv_cq *cq, int cqe)
-{
-	cq->cqe = cqe;
-	return 0;
 }
 
 int ibv_destroy_cq(struct ibv_cq *ibv)
