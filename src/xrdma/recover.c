@@ -36,6 +36,9 @@
 /* So many of the longest back-offs, but no less than this, a peer is given to dial again. */
 enum { ORPHAN_WAITS = 3, ORPHAN_MIN_MS = 2000 };
 
+/* What an attempt is given at least, however short the waits between two: TCP's first time-out. */
+enum { ATTEMPT_MIN_MS = 1000 }; /* RFC 6298, 2.1 */
+
 static uint64_t ms(uint32_t n)
 {
 	return n * NSEC_PER_MSEC;
@@ -232,11 +235,18 @@ static void attempt_failed(struct xrdma_channel *ch, const char *why)
 	schedule_attempt(ch);
 }
 
+/* How long the peer is given to answer, where trying again may help. */
+static uint64_t attempt_ns(const struct xrdma_channel *ch)
+{
+	uint32_t longest = ch->ctx->conf.backoff_max_ms;
+
+	return ms(longest > ATTEMPT_MIN_MS ? longest : ATTEMPT_MIN_MS);
+}
+
 static void dial(struct xrdma_channel *ch)
 {
 	struct xrdma_context *ctx = ch->ctx;
-	uint64_t patience = ms(ctx->conf.backoff_max_ms);
-	int ret = xr_boot_redial(&ctx->boot, ch->rec.target, patience, ctx->now, &ch->boot);
+	int ret = xr_boot_redial(&ctx->boot, ch->rec.target, attempt_ns(ch), ctx->now, &ch->boot);
 
 	ctx->stats.redials++;
 	if (!ret)
@@ -259,7 +269,6 @@ static int say_resume(struct xrdma_channel *ch)
 		.status = ch->rec.status,
 		.flags = ch->rec.planned ? XR_RESUME_PLANNED : 0,
 	};
-	const struct xr_conf *conf = &ch->ctx->conf;
 	uint8_t block[XR_RESUME_BYTES];
 	int ret = xr_channel_boot_send(ch, XR_BLOCK_RESUME, block, xr_resume_encode(&r, block));
 
@@ -267,9 +276,9 @@ static int say_resume(struct xrdma_channel *ch)
 		return ret;
 	ch->rec.sent = true;
 	/* A connection from before may be dead and not know: who can dial another tries soon. */
-	schedule(ch, ch->ctx->now + ms(ch->dialed && !xr_boot_is_pending(ch->boot)
-					       ? conf->backoff_max_ms
-					       : conf->connect_timeout_ms));
+	schedule(ch, ch->ctx->now + (ch->dialed && !xr_boot_is_pending(ch->boot)
+					     ? attempt_ns(ch)
+					     : ms(ch->ctx->conf.connect_timeout_ms)));
 	return 0;
 }
 

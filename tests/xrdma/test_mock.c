@@ -69,6 +69,27 @@ static void m11_slow_to_change_its_mind(void **state)
 	close_in_order(&r);
 }
 
+/* Waits between attempts may be shorter than a peer takes to answer one. */
+static void m11_a_peer_that_takes_its_time(void **state)
+{
+	uint64_t redials;
+	struct rig r;
+
+	rig_open(&r, QUICK "backoff_max_ms=4 mock_back_after=3");
+	rig_connect(&r);
+	to_tcp(&r);
+	redials = rig_stat(r.side[RIG_CLIENT].ctx, "redials");
+	set_both(&r, "filter", "");
+	rig_until(&r, inside(&r, RIG_CLIENT)->mock.good > 0);
+	r.stalled[RIG_SERVER] = true;
+	rig_until(&r, inside(&r, RIG_CLIENT)->rec.sent);
+	rig_poll_for(&r, 100);
+	r.stalled[RIG_SERVER] = false;
+	rig_until(&r, both(&r, XRDMA_RDMA));
+	assert_int_equal(rig_stat(r.side[RIG_CLIENT].ctx, "redials"), redials);
+	close_in_order(&r);
+}
+
 /* ---- under load ---- */
 
 enum { ROUNDS = 60 };
@@ -341,6 +362,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(m11_there_and_back),
 		cmocka_unit_test(m11_slow_to_change_its_mind),
+		cmocka_unit_test(m11_a_peer_that_takes_its_time),
 		cmocka_unit_test(m11_nothing_is_lost_or_doubled),
 		cmocka_unit_test(nor_with_shared_receives),
 		cmocka_unit_test(nor_with_tls),
