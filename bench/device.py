@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Of the device itself: what it costs to register memory, and to share a QP between threads."""
+"""Of the device itself: what it costs to register memory, to share a QP between threads, and to have
+many QPs."""
 import json
 
-from measure import Case, Metric, Row, case, measure, ours
+from measure import Case, Metric, Row, Target, case, measure, ours
 
 THREADS = tuple(Metric('threads', None, str(n), 'M ops/s') for n in (1, 2, 4))
 SECONDS = 0.4
@@ -22,6 +23,16 @@ SHOWN = {'register, deregister': 'register_ns', 'mlock, as cards pin': 'pin_ns',
 WATCHES = ('nothing', 'monitor', 'trace, 1 in 64', 'trace, every call', 'slow polls, handlers',
            'filter, no match')
 WATCHED = Metric('round trip', 64, '64 B', 'ns')
+FEW, MANY = 32, 1000
+ONE_OF_FEW, ONE_OF_MANY = (f'one of {n} QPs' for n in (FEW, MANY))
+RATE = Metric('rate', 64, '64 B', 'M msg/s')
+IDLE = Metric('memory', None, 'an idle QP', 'KiB')
+# Lines and columns, and what bench/growth.c calls them; scaled so.
+GROWTH = {(ONE_OF_FEW, RATE): (f'messages_per_second_one_of_{FEW}_qps', 1e6),
+          (ONE_OF_MANY, RATE): (f'messages_per_second_one_of_{MANY}_qps', 1e6),
+          (f'{FEW} QPs in turn', RATE): (f'messages_per_second_{FEW}_qps_in_turn', 1e6),
+          (f'{MANY} QPs in turn', RATE): (f'messages_per_second_{MANY}_qps_in_turn', 1e6),
+          (ONE_OF_MANY, IDLE): ('bytes_of_an_idle_qp', 1024)}
 PAGES = {'off': '4 KiB pages', 'auto': 'huge pages'}
 
 
@@ -65,6 +76,16 @@ def read_watches(found):
     return {(line['way'], WATCHED): line['ns'] for line in found}
 
 
+def grow(sides, port):
+    def read(_, text):
+        values = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
+        return {place: float(values[name]) / scale for place, (name, scale) in GROWTH.items()}
+
+    commands = None, [ours('bench_growth'), str(MANY)], read
+    found = measure(True, commands, None, sides, port)
+    return {(ONE_OF_FEW, RATE): found} if isinstance(found, str) else found
+
+
 def cases(paths):
     if 'one host' not in paths:
         return []
@@ -72,7 +93,15 @@ def cases(paths):
              program('windows', tuple(SHOWN), WINDOWS, ('bench_mem', 'window'), by_size(SHOWN)),
              program('region', tuple(PAGES.values()), tuple(REGION), ('bench_mem', 'region'), read_regions),
              program('watching', WATCHES, (WATCHED,), ('bench_watching', 'watching'), read_watches)]
+    every.append(Case('growth', 'one host', tuple(dict.fromkeys(row for row, _ in GROWTH)),
+                      (RATE, IDLE), grow))
     for metric in THREADS:
         for name, how in (('context per thread', 'own'), ('shared QP, a lock', 'shared')):
             every.append(case(Row('threads', 'one host', name, True, shared_qp(how)), metric))
     return every
+
+
+TARGETS = (
+    Target('growth', 'one host', ONE_OF_MANY, RATE, False, 0.75, ONE_OF_FEW, 0),
+    Target('growth', 'one host', ONE_OF_MANY, IDLE, True, 0, None, 8),
+)

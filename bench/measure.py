@@ -19,6 +19,25 @@ Row = namedtuple('Row', 'table path name urxe commands')
 # as {(row, metric): number or, in words, why not}.
 Case = namedtuple('Case', 'table path rows metrics run')
 
+# What a figure is held against, at most or at least: `factor` times that of the line `of`, and
+# `plus`; or `plus` alone.
+Target = namedtuple('Target', 'table path row metric most factor of plus')
+
+
+def allowed(target, rows):
+    """rows: {(row, metric): value}. None where there is no such value."""
+    if target.of is None:
+        return target.plus
+    base = rows.get((target.of, target.metric))
+    return None if base is None else target.factor * base + target.plus
+
+
+def words(target):
+    terms = [f'{target.factor:g} x {target.of}'] if target.of else []
+    if target.plus:
+        terms.append(f'{target.plus:g} {target.metric.unit}')
+    return f'{"<=" if target.most else ">="} {" + ".join(terms)}'
+
 
 def case(row, metric):
     """One program, one figure."""

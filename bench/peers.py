@@ -3,16 +3,14 @@
 import json
 import re
 
-from measure import Metric, Row, case
+from measure import Metric, Row, Target, case
 
-METRICS = (
-    Metric('latency', 64, '64 B', 'us one way'),
-    Metric('latency', 4096, '4 KiB', 'us one way'),
-    Metric('bandwidth', 4096, '4 KiB', 'GB/s'),
-    Metric('bandwidth', 65536, '64 KiB', 'GB/s'),
-    Metric('bandwidth', 1048576, '1 MiB', 'GB/s'),
-    Metric('rate', 64, '64 B', 'M msg/s'),
-)
+LATENCY = Metric('latency', 64, '64 B', 'us one way')
+BANDWIDTH, BANDWIDTH_1M = (Metric('bandwidth', size, title, 'GB/s')
+                           for size, title in ((65536, '64 KiB'), (1048576, '1 MiB')))
+RATE = Metric('rate', 64, '64 B', 'M msg/s')
+METRICS = (LATENCY, Metric('latency', 4096, '4 KiB', 'us one way'),
+           Metric('bandwidth', 4096, '4 KiB', 'GB/s'), BANDWIDTH, BANDWIDTH_1M, RATE)
 TABLE = 'verbs'
 SECONDS = 1
 
@@ -123,3 +121,19 @@ def rows(path):
 
 def cases(paths):
     return [case(row, metric) for metric in METRICS for path in paths for row in rows(path)]
+
+
+def target(path, verb, metric, most, plus=0, of=None, factor=0):
+    return Target(TABLE, path, f'urxe {verb}', metric, most, factor, of, plus)
+
+
+TARGETS = (
+    target('one host', 'send', LATENCY, True, 0.35),
+    target('one host', 'write', LATENCY, True, 0.30),
+    target('one host', 'write', BANDWIDTH, False, 10),
+    target('one host', 'write', BANDWIDTH_1M, False, 10),
+    target('one host', 'send', RATE, False, 5),
+    target('two namespaces', 'send', LATENCY, True, of='sockperf UDP', factor=1.15),
+    target('two namespaces', 'write', BANDWIDTH, False, of='iperf3 TCP', factor=1.2),
+    target('two namespaces', 'read', BANDWIDTH, False, of='iperf3 TCP', factor=1.2),
+)

@@ -23,7 +23,7 @@ import device  # noqa: E402
 import messages  # noqa: E402
 import peers  # noqa: E402
 import recovery  # noqa: E402
-from measure import lab  # noqa: E402
+from measure import allowed, lab, words  # noqa: E402
 
 PATHS = ('one host', 'two namespaces')
 
@@ -97,22 +97,23 @@ def print_tables(samples):
 
 
 def judged(samples):
-    """Each target: path, metric, its words, what is allowed, what was measured, whether met."""
-    for (table, path), rows in samples.items():
-        for target in messages.TARGETS if table == messages.TABLE else ():
-            raw = median(rows, messages.VERBS, target.metric)
-            ours = median(rows, messages.XRDMA, target.metric)
-            if raw and ours:
-                allowed = target.allowed(raw)
-                met = ours <= allowed if target.most else ours >= allowed
-                yield path, target.metric, target.text, allowed, ours, met
+    """Of each target that was measured: it, what is allowed, the figure, whether that will do."""
+    for target in peers.TARGETS + messages.TARGETS + device.TARGETS:
+        rows = samples.get((target.table, target.path), {})
+        medians = {(row, target.metric): value for row in rows
+                   if (value := median(rows, row, target.metric)) is not None}
+        bound, figure = allowed(target, medians), medians.get((target.row, target.metric))
+        if bound is not None and figure is not None:
+            met = figure <= bound if target.most else figure >= bound
+            yield target, bound, figure, met
 
 
 def print_targets(samples):
     print()
-    for path, metric, text, allowed, ours, met in judged(samples):
-        print(f'target: {path}: {metric.title} {metric.kind} {text}: {allowed:.3f} {metric.unit}; '
-              f'measured {ours:.3f} ({"met" if met else "missed"})')
+    for target, bound, figure, met in judged(samples):
+        metric = target.metric
+        print(f'target: {target.path}: {target.row}: {metric.title} {metric.kind} {words(target)}: '
+              f'{bound:.3f}; measured {figure:.3f} {metric.unit} ({"met" if met else "missed"})')
 
 
 def as_json(samples):
@@ -124,9 +125,10 @@ def as_json(samples):
                      'median': statistics.median(values), 'samples': values}
                     for (table, path), rows in samples.items() for row, metrics in rows.items()
                     for metric, values in metrics.items() if values],
-        'targets': [{'path': path, 'metric': metric.kind, 'target': text, 'allowed': allowed,
-                     'measured': ours, 'met': met}
-                    for path, metric, text, allowed, ours, met in judged(samples)],
+        'targets': [{'path': target.path, 'row': target.row, 'metric': target.metric.kind,
+                     'title': target.metric.title, 'target': words(target), 'allowed': bound,
+                     'measured': figure, 'met': met}
+                    for target, bound, figure, met in judged(samples)],
     }
 
 
