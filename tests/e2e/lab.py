@@ -128,6 +128,9 @@ def pair(mtu=1500):
                       ['addr', 'add', f'{side.ipv4}/24', 'dev', side.netdev],
                       ['addr', 'add', f'{side.ipv6}/64', 'dev', side.netdev, 'nodad']):
             subprocess.run(side.argv(['ip', *words]), check=True)
+        # As an IPv4 address does, an IPv6 one is to outlast that the interface is down.
+        keep = f'echo 1 >/proc/sys/net/ipv6/conf/{side.netdev}/keep_addr_on_down'
+        subprocess.run(side.argv(['sh', '-c', keep]), check=True)
     return here, there
 
 
