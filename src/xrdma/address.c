@@ -33,10 +33,12 @@ static int parse_port(const char *text, uint16_t *ret_port)
 
 int xr_address_parse(const char *text, struct xr_address *ret_address)
 {
-	const char *host = text, *colon = strrchr(text, ':');
+	const char *host = text, *colon = text ? strrchr(text, ':') : NULL;
 	struct xr_address address = {.port = 0};
 	size_t len;
 
+	if (!text)
+		return bad_address("NULL", "it is missing");
 	if (!colon)
 		return bad_address(text, "there is no port");
 	if (parse_port(colon + 1, &address.port))

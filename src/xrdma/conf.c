@@ -265,14 +265,23 @@ static int refuse(const struct xr_option *o, const char *value, int err, const c
 			o->name, example);
 }
 
+static int none_given(void)
+{
+	return xr_error(-EINVAL, "NULL: expected the name of an option and a value, for example "
+				 "\"window\", \"64\"");
+}
+
 int xr_conf_apply(struct xrdma_conf *conf, const char *name, const char *value,
 		  enum xr_conf_source source, const char *where)
 {
-	const struct xr_option *o = find(name);
+	const struct xr_option *o;
 	struct xr_conf ignored;
 	bool counts;
 	int err;
 
+	if (!name || !value)
+		return none_given();
+	o = find(name);
 	if (!o)
 		return unknown(name, where);
 	/* A value that is not used must be right nevertheless. */
@@ -287,9 +296,12 @@ int xr_conf_apply(struct xrdma_conf *conf, const char *name, const char *value,
 
 int xr_conf_change(struct xr_conf *values, const char *name, const char *value)
 {
-	const struct xr_option *o = find(name);
+	const struct xr_option *o;
 	int err;
 
+	if (!name || !value)
+		return none_given();
+	o = find(name);
 	if (!o)
 		return unknown(name, "");
 	if (!o->runtime)

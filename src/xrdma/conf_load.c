@@ -23,13 +23,18 @@ struct loading {
 static char *read_line(char *buf, int size, void *stream)
 {
 	struct loading *l = stream;
-	size_t len;
+	int len = 0, c = EOF;
 
-	if (l->err || !fgets(buf, size, l->in))
+	while (!l->err && len + 1 < size && c != '\n' && (c = getc(l->in)) != EOF) {
+		if (c == '\0')
+			l->err = xr_error(-EINVAL, "%s:%u: not a text file", l->name, l->line + 1);
+		buf[len++] = (char)c;
+	}
+	if (l->err || len == 0)
 		return NULL;
+	buf[len] = '\0';
 	l->line++;
-	len = strlen(buf);
-	if (len + 1 == (size_t)size && buf[len - 1] != '\n') {
+	if (len + 1 == size && c != '\n') {
 		l->err = xr_error(-EINVAL, "%s:%u: the line is longer than %d characters", l->name,
 				  l->line, size - 2);
 		return NULL;
@@ -73,10 +78,13 @@ int xr_conf_load_stream(struct xrdma_conf *conf, const char *name, FILE *in)
 {
 	struct xrdma_conf copy = *conf;
 	struct loading l = {.conf = &copy, .name = name, .in = in};
-	int line = ini_parse_stream(read_line, &l, take_line, &l);
+	int line;
 
+	errno = 0;
+	line = ini_parse_stream(read_line, &l, take_line, &l);
 	if (!l.err && ferror(in))
-		l.err = xr_error(-EIO, "%s: cannot be read", name);
+		l.err = xr_error(-EIO, "%s: cannot be read: %s", name,
+				 strerror(errno ? errno : EIO));
 	if (!l.err && line != 0)
 		l.err = xr_error(-EINVAL, "%s:%d: expected a line such as window = 64", name, line);
 	if (!l.err)

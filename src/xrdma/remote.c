@@ -101,6 +101,8 @@ size_t xrdma_remote_region_slot_bytes(const struct xrdma_remote_region *remote)
 static int check_range(const struct xrdma_channel *ch, const struct xrdma_remote_region *remote,
 		       uint32_t slot, size_t offset, size_t len)
 {
+	if (!remote)
+		return xr_error(-EINVAL, "no remote region: it comes with on_region");
 	if (remote->ch != ch)
 		return xr_error(-EINVAL, "this region was exported over another channel");
 	if (slot >= remote->n_slots || offset > remote->slot_bytes ||

@@ -36,6 +36,7 @@ static void addresses_parse(void **state)
 		{"h:123456", NULL, -1},
 		{"h:8o", NULL, -1},
 		{"h:-1", NULL, -1},
+		{NULL, NULL, -1},
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(rows); i++) {

@@ -247,6 +247,24 @@ static void bad_files_say_where_and_change_nothing(void **state)
 	}
 }
 
+/* Not taken for an empty one. */
+static void what_is_no_text_file_is_refused(void **state)
+{
+	static char binary[] = "window = 7\n\0\1\2";
+	FILE *in = fmemopen(binary, sizeof(binary), "r");
+	struct xrdma_conf *conf = fresh();
+
+	assert_int_equal(xr_conf_load_stream(conf, "x.conf", in), -EINVAL);
+	assert_explained("x.conf:2: not a text file");
+	fclose(in);
+	assert_int_equal(xrdma_conf_load(conf, "/"), -EIO);
+	assert_explained("/: cannot be read: Is a directory");
+	assert_value(conf, "window", "64");
+	assert_int_equal(xrdma_conf_set(conf, "window", NULL), -EINVAL); /* of getenv(), maybe */
+	assert_explained("expected the name of an option and a value");
+	xrdma_conf_free(conf);
+}
+
 static void long_lines_are_refused_not_cut(void **state)
 {
 	struct xrdma_conf *conf = fresh();
@@ -416,6 +434,7 @@ int main(void)
 		cmocka_unit_test(wrong_values_are_told_what_is_expected),
 		cmocka_unit_test(file_is_read),
 		cmocka_unit_test(bad_files_say_where_and_change_nothing),
+		cmocka_unit_test(what_is_no_text_file_is_refused),
 		cmocka_unit_test(long_lines_are_refused_not_cut),
 		cmocka_unit_test(unreadable_files),
 		cmocka_unit_test(environment_is_read),

@@ -181,6 +181,8 @@ static void bad_parameters(void **state)
 	assert_int_equal(xrdma_get(ch, remote, 0, SLOT - 99, m, rig_done, &c), -EINVAL);
 	assert_int_equal(xrdma_get(ch, remote, 0, SIZE_MAX, m, rig_done, &c), -EINVAL);
 	assert_int_equal(xrdma_get(ch, remote, 0, 0, m, NULL, &c), -EINVAL);
+	assert_int_equal(xrdma_get(ch, NULL, 0, 0, m, rig_done, &c), -EINVAL); /* not told yet */
+	assert_non_null(strstr(xrdma_last_error(), "it comes with on_region"));
 	assert_int_equal(xrdma_send_slot(ch, remote, 0, SLOT + 1), -EINVAL);
 	assert_int_equal(xrdma_get(ch, remote, 0, SLOT - 100, m, rig_done, &c), 0);
 	rig_until(&r, c.ended);
