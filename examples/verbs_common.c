@@ -28,7 +28,7 @@ void end_open(struct end *e, int access)
 	struct ibv_qp_attr init = {
 		.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)access};
 
-	check(list && list[0], "no device");
+	check(list && list[0], "no RDMA device: run it by urxe-run");
 	check((e->verbs = ibv_open_device(list[0])) != NULL, "ibv_open_device");
 	ibv_free_device_list(list);
 	check((e->pd = ibv_alloc_pd(e->verbs)) != NULL, "ibv_alloc_pd");
@@ -51,15 +51,19 @@ void end_open(struct end *e, int access)
 static int tcp(const char *server)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *info;
-	int fd, one = 1, conn;
+	int fd, one = 1, conn, err;
 	char port[8];
 
 	snprintf(port, sizeof(port), "%d", PORT);
-	check(getaddrinfo(server ? server : "127.0.0.1", port, &hints, &info) == 0, "getaddrinfo");
+	err = getaddrinfo(server ? server : "127.0.0.1", port, &hints, &info);
+	if (err) {
+		fprintf(stderr, "%s: %s\n", server, gai_strerror(err));
+		exit(1);
+	}
 	check((fd = socket(info->ai_family, SOCK_STREAM, 0)) >= 0, "socket");
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (server) {
-		check(connect(fd, info->ai_addr, info->ai_addrlen) == 0, "connect");
+		check(connect(fd, info->ai_addr, info->ai_addrlen) == 0, "the server");
 		conn = fd;
 	} else {
 		check(bind(fd, info->ai_addr, info->ai_addrlen) == 0, "bind");

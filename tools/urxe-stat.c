@@ -181,8 +181,8 @@ static int show(void)
 			options.pids[i]);
 		status = EXIT_FAILURE;
 	}
-	if (!options.n_pids)
-		show_every_process();
+	if (!options.n_pids && !show_every_process())
+		fputs("urxe-stat: no process of yours has a urxe device open\n", stderr);
 	fflush(stdout);
 	return status;
 }

@@ -163,8 +163,7 @@ int xr_boot_adopt(struct xr_boot_world *world, int fd, uint64_t now, struct xr_b
 
 static int connect_failed(const struct xr_boot *boot, int err)
 {
-	return xr_error(err, "cannot connect: %s%s", strerror(-err),
-			err == -ECONNREFUSED ? ": is a server listening there?" : "");
+	return xr_error(err, "cannot connect: %s", xr_system_error(err));
 }
 
 static unsigned addresses_left(const struct xr_boot *boot)
@@ -186,7 +185,7 @@ static int start_attempt(struct xr_boot *boot)
 		boot->now + (boot->setup_deadline - boot->now) / addresses_left(boot);
 	boot->fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (boot->fd < 0)
-		return xr_error(-errno, "no socket: %s", strerror(errno));
+		return xr_error(-errno, "no socket: %s", xr_system_error(-errno));
 	err = xr_boot_socket_options(boot->fd, &boot->world->conf);
 	if (!err && connect(boot->fd, a->ai_addr, a->ai_addrlen) && errno != EINPROGRESS)
 		err = connect_failed(boot, -errno);
@@ -426,9 +425,8 @@ static int check_deadlines(const struct xr_boot *boot)
 				"no connection after %u ms (connect_timeout_ms): the %s did not "
 				"finish",
 				boot->world->conf.connect_timeout_ms,
-				boot->state == XR_BOOT_CONNECTING  ? "TCP connection"
-				: boot->state == XR_BOOT_HANDSHAKE ? "TLS handshake"
-								   : "exchange with the peer");
+				boot->state == XR_BOOT_HANDSHAKE ? "TLS handshake"
+								 : "exchange with the peer");
 	if (boot->now >= boot->rx_deadline)
 		return xr_error(-ETIMEDOUT, "the peer sent a part of a block and then too little");
 	if (boot->now >= boot->tx_deadline)

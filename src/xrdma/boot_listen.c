@@ -120,7 +120,9 @@ int xr_boot_listen(struct xr_boot_world *world, const char *address,
 	fd = listen_on_any(list);
 	freeaddrinfo(list);
 	if (fd < 0)
-		return xr_error(fd, "cannot listen on %s: %s", address, strerror(-fd));
+		return xr_error(fd, "cannot listen on %s: %s%s", address, xr_system_error(fd),
+				fd == -EACCES ? ": ports below 1024 are root's, take a higher one"
+					      : "");
 	l = malloc(sizeof(*l));
 	if (!l) {
 		close(fd);
@@ -206,7 +208,8 @@ int xr_boot_accept(struct xr_boot_listener *listener, uint64_t now, struct xr_bo
 		} else if (fd == -EAGAIN) {
 			return -EAGAIN;
 		} else if (!is_of_connection(fd)) {
-			return xr_error(fd, "connections cannot be accepted: %s", strerror(-fd));
+			return xr_error(fd, "connections cannot be accepted: %s",
+					xr_system_error(fd));
 		}
 	}
 	return -EAGAIN; /* the listener stays readable */

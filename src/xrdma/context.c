@@ -148,7 +148,7 @@ static int open_queues(struct xrdma_context *ctx)
 	ctx->cq = ctx->comp ? ibv_create_cq(ctx->verbs, cqe, NULL, ctx->comp, 0) : NULL;
 	if (!ctx->cq)
 		return xr_error(-errno, "device %s: no completion queue of %d: %s", ctx->device,
-				cqe, strerror(errno));
+				cqe, xr_system_error(-errno));
 	ctx->cq_promised = ctx->conf.max_wr;
 	return 0;
 }

@@ -12,4 +12,8 @@ enum { XR_ERROR_BYTES = 512 };
  * "..."). Text that does not fit is cut. */
 int xr_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* What the system says of a negative errno value, and what to do about it where that is known.
+ * Valid until the thread's next call. */
+const char *xr_system_error(int err);
+
 #endif

@@ -133,14 +133,17 @@ int xr_gid_choose(const struct xr_gid_table *table, const struct xr_gid_want *wa
 		  const struct xr_gid **ret_gid)
 {
 	const struct xr_gid *found = best(table, want);
-	char text[XR_ERROR_BYTES];
+	char text[XR_ERROR_BYTES], port[12] = "auto";
 
 	if (!found) {
 		xr_gid_explain(table, want, text, sizeof(text));
+		text[strlen(text) - 1] = '\0'; /* the end of the last line */
+		if (want->port != XR_AUTO)
+			snprintf(port, sizeof(port), "%u", want->port);
 		return xr_error(-ENODEV,
-				"no RDMA device and GID will do (device = %.32s, gid = %.64s); "
-				"`ibv_devices` lists devices; candidates:\n%s",
-				want->device, want->gid, text);
+				"no RDMA device and GID will do (device = %.32s, gid = %.64s, port "
+				"= %s); candidates:\n%s",
+				want->device, want->gid, port, text);
 	}
 	*ret_gid = found;
 	return 0;
@@ -184,7 +187,8 @@ size_t xr_gid_explain(const struct xr_gid_table *table, const struct xr_gid_want
 	char addr[XR_HOST_BYTES];
 
 	if (table->n_gids == 0 && table->n_notes == 0)
-		append(&t, "there is no RDMA device\n");
+		append(&t, "there is no RDMA device: no card, nor a network interface that is up "
+			   "and has an address (`ip address`)\n");
 	for (uint32_t i = 0; i < table->n_gids; i++) {
 		const struct xr_gid *gid = &table->gids[i];
 		struct verdict v = judge(gid, want);
@@ -199,7 +203,7 @@ size_t xr_gid_explain(const struct xr_gid_table *table, const struct xr_gid_want
 	}
 	for (uint32_t i = 0; i < table->n_notes; i++)
 		append(&t, "%s: skipped: it cannot be opened: %s\n", table->notes[i].device,
-		       strerror(-table->notes[i].err));
+		       xr_system_error(table->notes[i].err));
 	return t.len;
 }
 

@@ -265,7 +265,8 @@ static int check_new(const struct xrdma_channel *ch, size_t len)
 	if (len > ch->bounds.max_bytes)
 		return xr_error(-EMSGSIZE,
 				"a message of %zu bytes; the limit of this channel is "
-				"%u (the smaller max_msg of both sides)",
+				"%u: the smallest of max_msg and 7/8 of rx_budget_bytes of both "
+				"sides",
 				len, ch->bounds.max_bytes);
 	return 0;
 }

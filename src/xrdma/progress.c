@@ -162,7 +162,8 @@ int xr_progress_init(struct xrdma_context *ctx)
 	ctx->timer_watch.fd = timer;
 	ctx->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (wake < 0 || timer < 0 || ctx->epoll_fd < 0)
-		return xr_error(-errno, "no descriptors for a context: %s", strerror(errno));
+		return xr_error(-errno, "no descriptors for a context: %s",
+				xr_system_error(-errno));
 	ret = set_nonblocking(ctx->comp->fd);
 	if (!ret)
 		ret = set_nonblocking(ctx->verbs->async_fd);

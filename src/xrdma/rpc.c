@@ -16,7 +16,7 @@ static void deadline_passed(struct xr_timer *t)
 	struct xr_call *call = container_of(t, struct xr_call, deadline);
 
 	call->ch->ctx->stats.calls_timed_out++;
-	xr_call_end(call, -ETIMEDOUT, NULL);
+	xr_call_end(call, xr_error(-ETIMEDOUT, "a call had no reply within its deadline"), NULL);
 }
 
 static struct xr_call *call_at(const struct xr_calls *calls, uint32_t index)
@@ -117,6 +117,9 @@ void xr_call_end(struct xr_call *call, int status, struct xrdma_msg *reply)
 	call->next_free = (uint16_t)ch->calls.free;
 	ch->calls.free = call->index;
 	ch->calls.busy--;
+	if (status == -ENOMSG)
+		xr_error(status, "the peer freed a request without a reply: is it a program that "
+				 "serves such requests?");
 	done(ch, status, reply, arg);
 }
 

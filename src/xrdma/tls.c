@@ -146,6 +146,8 @@ static int bad_file(const char *option, const char *path)
 							      : ERR_reason_error_string(code);
 
 	ERR_clear_error();
+	if (ERR_GET_LIB(code) == ERR_LIB_X509 && ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH)
+		return xr_error(-EINVAL, "%s = %s: it is not the key of tls_cert", option, path);
 	return xr_error(-EINVAL, "%s = %s: cannot be used: %s: expected a readable PEM file",
 			option, path, reason ? reason : "unknown reason");
 }

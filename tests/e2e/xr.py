@@ -188,6 +188,18 @@ def foreign_cases(sides, ports):
 
 # ---- what is missing ----
 
+def stat_says(side, expected):
+    status, text = side.run(['unshare', '--pid', '--fork', '--mount-proc',
+                             os.path.join(lab.BUILD, 'tools', 'urxe-stat')], urxe=False)
+    return None if status == 0 and expected in text else (f'status {status}', text)
+
+
+def example_says(side, argv, urxe, expected):
+    status, text = side.run([os.path.join(lab.BUILD, 'examples', 'verbs_send'), *argv], urxe)
+    return None if status == 1 and re.search(expected, text) else (
+        f'status {status}, expected to read "{expected}"', text)
+
+
 def missing_cases(side):
     """What a user reads who lacks something: which, and what to do."""
     def says(expected, env):
@@ -197,6 +209,18 @@ def missing_cases(side):
 
     yield 'host: xrdma: no device', \
         lambda: says(r'no interface "none0"(?s:.*)there is no RDMA device', ['URXE_NETDEV=none0'])
+    yield 'host: xrdma: no interface with an address', \
+        lambda: says(r'nor a network interface that is up',
+                     ['unshare', '--net', 'env', '-u', 'URXE_NETDEV'])
+    for fds in (5, 6, 12):
+        yield f'host: xrdma: not more than {fds} descriptors', \
+            lambda n=fds: says(r'Too many open files: raise the limit .*ulimit -n',
+                               ['prlimit', f'--nofile={n}'])
+    yield 'host: urxe-stat: nothing to show', lambda: stat_says(
+        side, 'no process of yours has a urxe device open')
+    yield 'host: verbs: a program without urxe-run, and a name that is none', lambda: (
+        example_says(side, [], False, 'run it by urxe-run') or
+        example_says(side, ['no-such-host.invalid'], True, '^no-such-host.invalid: '))
     yield 'host: xrdma: no such device', \
         lambda: says('urxe0 .* refused: another device is asked for', ['XRDMA_DEVICE=mlx9_0'])
     yield 'host: xrdma: no such option', \

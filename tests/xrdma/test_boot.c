@@ -211,7 +211,11 @@ static void wrong_addresses_are_explained(void **state)
 	}
 	assert_int_equal(xr_boot_listen(&r.server_world, "192.0.2.77:0", &l), -EADDRNOTAVAIL);
 	assert_said(xrdma_last_error(), "cannot listen on 192.0.2.77:0: Cannot assign");
+	assert_said(xrdma_last_error(), ": expected an address of this machine (`ip address`)");
 	assert_int_equal(xr_boot_listen(&r.server_world, r.address, &l), -EADDRINUSE);
+	assert_said(xrdma_last_error(), ": end the program that has it (`ss -ltnp` shows which)");
+	assert_int_equal(xr_boot_listen(&r.server_world, NULL, &l), -EINVAL);
+	assert_said(xrdma_last_error(), "address NULL: it is missing: expected host:port");
 	assert_int_equal(xr_boot_listen(&r.server_world, "x", &l), -EINVAL);
 	assert_null(boot);
 	assert_null(l);
@@ -385,7 +389,8 @@ static void an_address_that_does_not_answer_gets_its_share_of_the_time(void **st
 	snprintf(r.address, sizeof(r.address), "127.0.0.2:%u", xr_boot_listener_port(r.listener));
 	rig_connect(&r);
 	assert_int_equal(xr_boot_io(r.client, r.now + 2 * half), -ETIMEDOUT);
-	assert_said(xr_boot_why(r.client), "cannot connect: Connection timed out");
+	assert_said(xr_boot_why(r.client),
+		    "cannot connect: Connection timed out: is the address right");
 	r.client_err = -ETIMEDOUT;
 	close(silent);
 	close(clients[0]);

@@ -275,10 +275,18 @@ static void no_device_at_all(void **state)
 	struct xr_gid_want w = want(NULL);
 
 	assert_int_equal(choose(&t, &w), -ENODEV);
-	assert_non_null(strstr(xrdma_last_error(), "there is no RDMA device"));
-	assert_int_equal(xr_gid_table_note(&t, "mlx5_0", -EACCES), 0);
+	assert_string_equal(
+		xrdma_last_error(),
+		"no RDMA device and GID will do (device = auto, gid = auto, port = auto); "
+		"candidates:\nthere is no RDMA device: no card, nor a network interface that is up "
+		"and has an address (`ip address`)");
+	w.port = 9;
+	assert_int_equal(xr_gid_table_note(&t, "mlx5_0", -EMFILE), 0);
 	assert_int_equal(choose(&t, &w), -ENODEV);
-	assert_non_null(strstr(xrdma_last_error(), "mlx5_0: skipped: it cannot be opened: "));
+	assert_non_null(strstr(xrdma_last_error(), "port = 9)"));
+	assert_non_null(strstr(xrdma_last_error(),
+			       "mlx5_0: skipped: it cannot be opened: Too many open files: raise "
+			       "the limit of open files (`ulimit -n`, RLIMIT_NOFILE)"));
 	xr_gid_table_fini(&t);
 }
 

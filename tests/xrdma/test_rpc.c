@@ -3,6 +3,7 @@
 #include "rig.h"
 
 #include <errno.h>
+#include <string.h>
 
 enum { N = 500 };
 
@@ -80,6 +81,7 @@ static void m4_deadline(void **state)
 	call(r.side[RIG_CLIENT].ch, 10, 1, 20000, &late, NULL);
 	rig_until(&r, late.ended);
 	assert_int_equal(late.status, -ETIMEDOUT);
+	assert_string_equal(xrdma_last_error(), "a call had no reply within its deadline");
 	assert_null(late.reply);
 	assert_in_range(rig_now_ms() - began, 19, 1000);
 	/* Its reply comes too late and is dropped, although another call has its place by now. */
@@ -128,6 +130,7 @@ static void m4_a_request_freed_without_reply(void **state)
 	xrdma_msg_free(r.side[RIG_SERVER].msgs[0]);
 	rig_until(&r, c.ended);
 	assert_int_equal(c.status, -ENOMSG);
+	assert_non_null(strstr(xrdma_last_error(), "freed a request without a reply"));
 	rig_close(&r);
 }
 
