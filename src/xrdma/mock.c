@@ -322,8 +322,9 @@ static void tell(struct xrdma_channel *ch)
 	ch->ctx->stats.mocks += mock->mocked;
 	ch->ctx->stats.unmocks += !mock->mocked;
 	if (mock->reason)
-		log_warn("channel %u goes by TCP: RDMA does not work (%s)", ch->handle,
-			 strerror(-mock->reason));
+		log_warn("channel %u goes by TCP: RDMA does not work (%s%s)", ch->handle,
+			 strerror(-mock->reason),
+			 mock->reason == -ETIMEDOUT ? ": is UDP port 4791 open on the way?" : "");
 	else
 		log_info("channel %u goes by %s now", ch->handle, mock->mocked ? "TCP" : "RDMA");
 	if (ch->handlers.on_event)

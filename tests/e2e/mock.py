@@ -73,6 +73,8 @@ def from_the_start(sides, port):
     allow = lab.block(sides, 'udp dport 4791')
     run = Run(sides, port, list(xr.PLAIN) + QUICK, 100)
     wrong = run.wait('mocked') or run.end()
+    if not wrong and 'is UDP port 4791 open on the way?' not in run.text():
+        wrong = 'nobody is told where to look', run.text()
     allow()
     return wrong
 
