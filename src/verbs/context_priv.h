@@ -59,6 +59,7 @@ struct drive {
 	unsigned served_polls; /* polls by the application since it was last seen to wait */
 	unsigned udp_credit;   /* rounds for which the UDP sockets are polled inline */
 	uint64_t alarm_ns;     /* the deadline that the driver thread knows of */
+	bool active;           /* packets came or went since the thread slept last */
 	uint64_t sticky_until_ns, sticky_ns, left_served_ns;
 	unsigned wait_spin_us; /* how long ibv_get_cq_event() polls before it blocks */
 	bool held;             /* the last round kept acknowledgements back */

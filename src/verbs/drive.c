@@ -210,6 +210,7 @@ static unsigned send_all(struct urxe_context *ctx, bool hold)
 		txq = next;
 	}
 	ctx->drive.held = hold && urxe_engine_next_txq(ctx->engine, NULL);
+	ctx->drive.active |= n > 0;
 	urxe_capture_flush(ctx); /* of what came in before, too */
 	return n;
 }
@@ -268,6 +269,7 @@ static bool progress(struct urxe_context *ctx, bool polled)
 	busy = receive_udp(ctx) > 0;
 	d->heard = busy && polled;
 	busy |= urxe_shm_poll(ctx->shm, deliver, ctx, RX_BUDGET) > 0;
+	d->active |= busy;
 	if (due)
 		urxe_engine_advance(ctx->engine, d->now_ns);
 	busy |= due;

@@ -105,6 +105,10 @@ int urxe_driver_add_udp(struct urxe_context *ctx)
 /*
  * Before the thread sleeps, peers are told to ring, and the next deadline is noted. False:
  * something came meanwhile.
+ *
+ * While packets come and go it is one that may be too early, of a request that was acknowledged
+ * long ago: an exact one were never, and each request, with a deadline before never, would kick the
+ * thread.
  */
 static bool prepare_sleep(struct urxe_context *ctx)
 {
@@ -113,7 +117,9 @@ static bool prepare_sleep(struct urxe_context *ctx)
 	if (!urxe_shm_arm(ctx->shm))
 		return false;
 	d->armed = true;
-	d->alarm_ns = urxe_engine_alarm(ctx->engine);
+	d->alarm_ns =
+		d->active ? urxe_engine_deadline(ctx->engine) : urxe_engine_alarm(ctx->engine);
+	d->active = false;
 	if (ctx->udp)
 		urxe_driver_watch_udp(ctx);
 	return true;
