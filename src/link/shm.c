@@ -17,7 +17,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { POLL_BURST = 16 }; /* packets of one ring before the next ring's turn */
+enum {
+	POLL_BURST = 16, /* packets of one ring before the next ring's turn */
+	/* A light fence costs some 20 ns, a heavy one 10 us, or much more while others make one. */
+	HEAVY_WORTH = 4096,
+};
 
 /* ---- the endpoint ---------------------------------------------------------------------------- */
 
@@ -62,7 +66,8 @@ int urxe_shm_open(uint64_t seed, struct urxe_shm **ret_shm)
 		return -ENOMEM;
 	shm->stats = &shm->own_stats;
 	shm->self.kind = SHM_SELF;
-	shm->heavy = fence_is_heavy();
+	shm->heavy = shm->may_heavy = fence_is_heavy();
+	shm->heavy_worth = HEAVY_WORTH;
 	shm->last_claim = rng_below(&rng, SHM_BLOCKS - 1);
 	list_init(&shm->mute);
 	list_init(&shm->full);
@@ -405,6 +410,21 @@ static int take_burst(struct urxe_shm *shm, struct shm_in *in, urxe_rx_fn *deliv
 	return (int)n;
 }
 
+static void set_heavy(struct urxe_shm *shm, bool heavy)
+{
+	shm->heavy = heavy;
+	for (unsigned i = 0; i < shm->n_in; i++)
+		urxe_ring_rx_heavy(&shm->in[i].rx, heavy);
+}
+
+/* The next sleep makes one for all that came before it. */
+static void count_awake(struct urxe_shm *shm, unsigned n)
+{
+	shm->awake += n;
+	if (shm->awake >= shm->heavy_worth && !shm->heavy && shm->may_heavy && !shm->armed)
+		set_heavy(shm, true);
+}
+
 unsigned urxe_shm_poll(struct urxe_shm *shm, urxe_rx_fn *deliver, void *arg, unsigned budget)
 {
 	unsigned n = 0, idle = 0;
@@ -430,6 +450,7 @@ unsigned urxe_shm_poll(struct urxe_shm *shm, urxe_rx_fn *deliver, void *arg, uns
 	}
 	if (shm->n_leaving)
 		urxe_shm_reap(shm);
+	count_awake(shm, n);
 	return n;
 }
 
@@ -444,19 +465,26 @@ bool urxe_shm_pending(const struct urxe_shm *shm)
 
 /* ---- sleeping -------------------------------------------------------------------------------- */
 
-/* Between what is stored and what is looked at. False: it was none, and the next is a light one. */
+/*
+ * Between what is stored and what is looked at; of the kind that the producers count on until now.
+ * False: it was none, and the next is a light one.
+ */
 static bool fence(struct urxe_shm *shm)
 {
-	if (!shm->heavy || !shm->n_in) {
+	bool heavy = shm->heavy;
+
+	if (heavy && shm->awake < shm->heavy_worth)
+		set_heavy(shm, false);
+	shm->awake = 0;
+	if (!heavy || !shm->n_in) {
 		atomic_thread_fence(memory_order_seq_cst);
 		return true;
 	}
-	shm->heavy = fence_heavy();
-	if (shm->heavy)
+	if (fence_heavy())
 		return true;
 	log_info("membarrier() is not permitted any more: %s", strerror(errno));
-	for (unsigned i = 0; i < shm->n_in; i++)
-		urxe_ring_rx_heavy(&shm->in[i].rx, false);
+	shm->may_heavy = false;
+	set_heavy(shm, false);
 	return false;
 }
 

@@ -5,6 +5,7 @@
  * bell for whatever comes after arm() said that it may sleep. Then two processes that really sleep.
  */
 #include "base/rng.h"
+#include "link/shm_priv.h"
 #include "shm_rig.h"
 
 #include <poll.h>
@@ -78,14 +79,16 @@ static void *run_sender(void *arg)
 	return NULL;
 }
 
-static void test_arm_races_with_send(void **state)
+/* Of each kind the fence may be, and from one kind to the other. */
+static void race(unsigned races, uint64_t heavy_worth)
 {
-	struct sender sender = {.end = RACES * scale()};
+	struct sender sender = {.end = races * scale()};
 	struct urxe_shm *shm = shm_endpoint(1, &sender.qpn);
 	struct rng rng = {.state = 2};
 	unsigned taken = 0, slept = 0;
 	pthread_t thread;
 
+	shm->heavy_worth = heavy_worth;
 	assert_int_equal(pthread_create(&thread, NULL, run_sender, &sender), 0);
 	while (!urxe_shm_service(shm))
 		;
@@ -107,6 +110,21 @@ static void test_arm_races_with_send(void **state)
 	assert_int_not_equal(slept, 0);
 	print_message("%u races, %u of them asleep\n", taken, slept);
 	urxe_shm_close(shm);
+}
+
+static void test_arm_races_with_send(void **state)
+{
+	race(RACES / 2, UINT64_MAX);
+}
+
+static void test_heavy_arm_races_with_send(void **state)
+{
+	race(RACES / 4, 0);
+}
+
+static void test_arm_that_changes_races_with_send(void **state)
+{
+	race(RACES / 4, 2);
 }
 
 /* ---- full while asleep ----------------------------------------------------------------------- */
@@ -204,6 +222,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_arm_races_with_send),
+		cmocka_unit_test(test_heavy_arm_races_with_send),
+		cmocka_unit_test(test_arm_that_changes_races_with_send),
 		cmocka_unit_test(test_full_while_armed),
 		cmocka_unit_test(test_two_sleepers),
 	};
