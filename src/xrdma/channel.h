@@ -182,6 +182,7 @@ struct xrdma_channel {
 	struct xr_watch boot_watch;
 	struct xr_timer ack_timer, boot_timer, drain_timer, alive_timer;
 	uint16_t told_then; /* win.told when ack_timer was set */
+	bool ack_overdue;   /* it has been due since, but there was no room */
 	uint64_t heard_at;  /* a sign of life of the peer, by the context's clock */
 	bool alive_posted;  /* a question is under way */
 };

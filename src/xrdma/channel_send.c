@@ -287,6 +287,7 @@ bool xr_channel_send_bye(struct xrdma_channel *ch)
 
 static void delay_ack(struct xrdma_channel *ch)
 {
+	ch->ack_overdue = false;
 	ch->told_then = ch->win.told;
 	xr_timer_set(ch->ctx, &ch->ack_timer,
 		     ch->ctx->now + ch->ctx->conf.ack_delay_us * NSEC_PER_USEC);
@@ -299,8 +300,12 @@ void xr_channel_ack_due(struct xr_timer *t)
 	if (!xr_channel_flows(ch) || xr_window_ack(&ch->win) == XR_ACK_NONE)
 		return;
 	/* Messages take acknowledgements along: what came since the last one is not old yet. */
-	if (ch->told_then != ch->win.told || !post_ack(ch, XR_ACK))
+	if (ch->told_then != ch->win.told) {
 		delay_ack(ch);
+	} else if (!post_ack(ch, XR_ACK)) {
+		ch->ack_overdue = true;
+		wait_turn(ch);
+	}
 }
 
 /* A turn of the channel: messages, then what acknowledgement none of them carried, fragments. */
@@ -318,7 +323,9 @@ void xr_channel_pump(struct xrdma_channel *ch)
 		done &= post_ack(ch, XR_ACK);
 		break;
 	case XR_ACK_LATER:
-		if (ch->ack_timer.timer.due_ns == CLOCK_NEVER)
+		if (ch->ack_overdue && ch->told_then == ch->win.told)
+			done &= post_ack(ch, XR_ACK);
+		else if (ch->ack_timer.timer.due_ns == CLOCK_NEVER)
 			delay_ack(ch);
 		break;
 	case XR_ACK_NONE: /* the timer, if it runs, finds that */

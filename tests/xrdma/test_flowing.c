@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* M9, M10: the window and the sharing of the send queue, seen from outside. */
 #include "rig.h"
+#include "xrdma/channel.h"
 
 #include <errno.h>
 
@@ -186,6 +187,34 @@ static void m10_more_channels_than_work_requests(void **state)
 	rig_close(&r);
 }
 
+/*
+ * All work requests are elsewhere when an acknowledgement is due: it is sent when there is one, and
+ * no timer asks for one all the while. Thousands of channels would do little else.
+ */
+static void m10_an_acknowledgement_waits_for_its_turn(void **state)
+{
+	struct xrdma_context *ctx;
+	struct xrdma_channel *ch;
+	uint32_t limit;
+	struct rig r;
+
+	rig_open(&r, "ack_delay_us=1000");
+	rig_send(rig_connect(&r), 100, 0);
+	rig_expect(&r, RIG_SERVER, 100, 0);
+	ctx = r.side[RIG_SERVER].ctx;
+	ch = r.side[RIG_SERVER].ch;
+	limit = ctx->flow.limit;
+	ctx->flow.limit = 0;
+	rig_until(&r, ch->ack_overdue);
+	rig_poll_for(&r, 5);
+	assert_int_equal(ch->ack_timer.timer.due_ns, CLOCK_NEVER);
+	assert_int_equal(rig_stat(ctx, "acks_sent"), 0);
+	ctx->flow.limit = limit;
+	rig_until(&r, rig_stat(ctx, "acks_sent") == 1);
+	assert_false(rig_stat(ctx, "breaks"));
+	rig_close(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +224,7 @@ int main(void)
 		cmocka_unit_test(m9_window_to_the_message),
 		cmocka_unit_test(m10_fair_between_channels),
 		cmocka_unit_test(m10_more_channels_than_work_requests),
+		cmocka_unit_test(m10_an_acknowledgement_waits_for_its_turn),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
