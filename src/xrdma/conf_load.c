@@ -83,8 +83,7 @@ int xr_conf_load_stream(struct xrdma_conf *conf, const char *name, FILE *in)
 	errno = 0;
 	line = ini_parse_stream(read_line, &l, take_line, &l);
 	if (!l.err && ferror(in))
-		l.err = xr_error(-EIO, "%s: cannot be read: %s", name,
-				 strerror(errno ? errno : EIO));
+		l.err = xr_error(-EIO, "%s: cannot be read: %s", name, strerror(errno));
 	if (!l.err && line != 0)
 		l.err = xr_error(-EINVAL, "%s:%d: expected a line such as window = 64", name, line);
 	if (!l.err)

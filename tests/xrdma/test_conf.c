@@ -262,6 +262,7 @@ static void what_is_no_text_file_is_refused(void **state)
 	assert_value(conf, "window", "64");
 	assert_int_equal(xrdma_conf_set(conf, "window", NULL), -EINVAL); /* of getenv(), maybe */
 	assert_explained("expected the name of an option and a value");
+	assert_int_equal(xrdma_conf_set(conf, NULL, "7"), -EINVAL);
 	xrdma_conf_free(conf);
 }
 
@@ -403,6 +404,8 @@ static void some_options_change_at_run_time(void **state)
 	assert_explained("window cannot be changed while a context runs");
 	assert_int_equal(values.window, 64);
 	assert_int_equal(xr_conf_change(&values, "windows", "7"), -ENOENT);
+	assert_int_equal(xr_conf_change(&values, NULL, "7"), -EINVAL);
+	assert_int_equal(xr_conf_change(&values, "idle_us", NULL), -EINVAL);
 }
 
 static void the_table_prints(void **state)
