@@ -25,8 +25,8 @@
  *
  * Errors: functions return 0 (or a count) or a negative errno value; pointers come out through a
  * last ret_x, untouched on failure. xrdma_last_error() explains the last failure of this thread in
- * one sentence: what is wrong, what was expected, what to do. Pointers are not NULL unless it is
- *said.
+ * one sentence: what is wrong, what was expected, what to do. Pointers must not be NULL unless
+ * something else is said.
  *
  * Callbacks run inside xrdma_poll(), xrdma_process_event(), xrdma_run() or xrdma_close(), never
  * inside any other call. They may call anything here except those four (-EDEADLK). Every call and

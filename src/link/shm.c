@@ -66,8 +66,8 @@ int urxe_shm_open(uint64_t seed, struct urxe_shm **ret_shm)
 		return -ENOMEM;
 	shm->stats = &shm->own_stats;
 	shm->self.kind = SHM_SELF;
-	shm->heavy = shm->may_heavy = fence_is_heavy();
-	shm->heavy_worth = HEAVY_WORTH;
+	shm->heavy = fence_is_heavy();
+	shm->heavy_worth = shm->heavy ? HEAVY_WORTH : UINT64_MAX;
 	shm->last_claim = rng_below(&rng, SHM_BLOCKS - 1);
 	list_init(&shm->mute);
 	list_init(&shm->full);
@@ -421,7 +421,7 @@ static void set_heavy(struct urxe_shm *shm, bool heavy)
 static void count_awake(struct urxe_shm *shm, unsigned n)
 {
 	shm->awake += n;
-	if (shm->awake >= shm->heavy_worth && !shm->heavy && shm->may_heavy && !shm->armed)
+	if (shm->awake >= shm->heavy_worth && !shm->heavy && !shm->armed)
 		set_heavy(shm, true);
 }
 
@@ -483,7 +483,7 @@ static bool fence(struct urxe_shm *shm)
 	if (fence_heavy())
 		return true;
 	log_info("membarrier() is not permitted any more: %s", strerror(errno));
-	shm->may_heavy = false;
+	shm->heavy_worth = UINT64_MAX;
 	set_heavy(shm, false);
 	return false;
 }

@@ -76,10 +76,11 @@ struct urxe_shm {
 	int epoll_fd;
 	int spare_fd; /* given up for a moment to refuse connections when descriptors run out */
 	bool armed;
-	bool may_heavy;       /* fences of that kind are to be had */
-	bool heavy;           /* our fences before sleeping are */
-	uint64_t awake;       /* packets taken since we slept last */
-	uint64_t heavy_worth; /* so many of them make a heavy fence cheaper than their light ones */
+	bool heavy;     /* our fences before sleeping are */
+	uint64_t awake; /* packets taken since we slept last */
+	/* So many of them make a heavy fence cheaper than their light ones. UINT64_MAX: never
+	 * heavy. */
+	uint64_t heavy_worth;
 	unsigned n_in;
 	unsigned next; /* place in in[] where polling goes on */
 	unsigned n_leaving;

@@ -106,9 +106,9 @@ int urxe_driver_add_udp(struct urxe_context *ctx)
  * Before the thread sleeps, peers are told to ring, and the next deadline is noted. False:
  * something came meanwhile.
  *
- * While packets come and go it is one that may be too early, of a request that was acknowledged
- * long ago: an exact one were never, and each request, with a deadline before never, would kick the
- * thread.
+ * While packets come and go the deadline may be an old one, of a request that has been
+ * acknowledged: it wakes the thread for nothing once. Exact, it would often be never, and then each
+ * new request would kick the thread.
  */
 static bool prepare_sleep(struct urxe_context *ctx)
 {
