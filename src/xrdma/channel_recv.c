@@ -291,7 +291,7 @@ static void accept_control(struct xrdma_channel *ch, struct xrdma_msg *m, enum x
 static int check(struct xrdma_channel *ch, struct xrdma_msg *m, const struct ibv_wc *wc,
 		 struct xr_head *h, const char **ret_why)
 {
-	const uint8_t *head = (const uint8_t *)m->buf.addr + XR_RX_HEAD;
+	const uint8_t *head = (const uint8_t *)m->data - XR_HDR_BYTES;
 	bool invalidates = xr_mw_invalidates(wc);
 	struct xr_stamp stamp;
 	int ret;
@@ -329,7 +329,7 @@ void xr_channel_received(struct xrdma_channel *ch, struct xrdma_msg *m, const st
 		return;
 	m->ch = ch;
 	m->state = XR_M_ARRIVED;
-	m->data = (uint8_t *)m->buf.addr + XR_HEADROOM;
+	m->data = (uint8_t *)(uintptr_t)m->recv_sge.addr + XR_HDR_BYTES;
 	if (ch->state == XR_CH_OPENING)
 		xr_channel_opened(ch); /* who sends has read our probe */
 	if (!xr_channel_flows(ch)) {

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { CHUNK_MSGS = 64, WARM_MSGS = 64 };
 
@@ -19,10 +20,11 @@ struct chunk {
 
 static int grow(struct xrdma_context *ctx)
 {
-	struct chunk *chunk = calloc(1, sizeof(*chunk));
+	struct chunk *chunk = aligned_alloc(_Alignof(struct chunk), sizeof(*chunk));
 
 	if (!chunk)
 		return -ENOMEM;
+	memset(chunk, 0, sizeof(*chunk));
 	list_add_tail(&ctx->msg_chunks, &chunk->link);
 	for (unsigned i = 0; i < CHUNK_MSGS; i++) {
 		struct xrdma_msg *m = &chunk->msgs[i];

@@ -47,13 +47,20 @@ static inline uint32_t xr_rx_bytes(const struct xr_conf *conf)
 	return XR_HEADROOM + conf->small_bytes + (conf->trace ? XR_TIMES_BYTES : stamp);
 }
 
+/*
+ * Receives pass through many of these in turn: what each of them needs are the first two cache
+ * lines, and no more.
+ */
 struct xrdma_msg {
-	struct list link; /* of a queue; of those owed a receive buffer; of those without memory */
-	struct xrdma_context *ctx;
+	_Alignas(64) struct list
+		link;             /* of a queue; of those owed a buffer; of those without memory */
 	struct xrdma_channel *ch; /* while it is anybody's but the pool's */
+	struct xrdma_context *ctx;
 	void *data;
 	uint32_t len;
-	uint32_t lkey, rkey;
+	uint32_t id; /* as in struct xr_head */
+	uint16_t seq;
+	uint16_t wrs;   /* work requests outstanding that refer to it */
 	uint8_t state;  /* enum xr_msg_state */
 	uint8_t origin; /* enum xr_origin */
 	uint8_t type;   /* enum xr_type */
@@ -65,31 +72,31 @@ struct xrdma_msg {
 	bool small;    /* received, in a buffer of the receive queue */
 	bool traced;   /* REQ, RSP: at is of use */
 	bool write;    /* one-sided: to the peer */
-	uint16_t seq;
-	uint16_t wrs;     /* work requests outstanding that refer to it */
-	uint32_t id;      /* as in struct xr_head */
-	int status;       /* ERR_RSP */
+
+	_Alignas(64) struct ibv_recv_wr recv; /* of a small receive buffer */
+	struct ibv_sge recv_sge;
+	struct xrdma_region *region; /* slot's, or exported */
+	int slot;                    /* payload lies in this slot, or -1 */
+	int status;                  /* ERR_RSP */
+
+	uint32_t lkey, rkey;
 	uint32_t tag;     /* REGION */
 	uint32_t answers; /* RSP: the key of its request, 0 if that was not large */
-	int slot;         /* payload lies in this slot, or -1 */
+	struct xr_mw *mw; /* that shows it to the peer */
+	struct xrdma_msg *next_free;
 	struct xr_buf buf;
-	struct ibv_recv_wr recv; /* of a small receive buffer */
-	struct ibv_sge recv_sge;
-	struct xr_regcache_ref ref;  /* XR_FROM_CALLER, once registered */
-	unsigned access;             /* with these rights: IBV_ACCESS_* */
-	struct xrdma_region *region; /* slot's, or exported */
-	struct xr_mw *mw;            /* that shows it to the peer */
+	struct xr_regcache_ref ref; /* XR_FROM_CALLER, once registered */
+	unsigned access;            /* with these rights: IBV_ACCESS_* */
 	/* fragments of a large payload or one-sided operation */
+	uint32_t posted; /* bytes of which READs or WRITEs are posted */
 	struct list moving;
 	struct xr_key key;
 	struct xrdma_remote_region *remote; /* one-sided: to or from it... */
 	uint64_t remote_offset;             /* ...there */
-	uint32_t posted;                    /* bytes of which READs or WRITEs are posted */
 	xrdma_done *done;
 	void *arg;
 	xrdma_released *released; /* XR_FROM_CALLER */
 	void *released_arg;
-	struct xrdma_msg *next_free;
 	uint64_t at[XR_AT_ALL];
 };
 
