@@ -221,10 +221,9 @@ int xr_channel_send(struct xrdma_channel *ch, struct xrdma_msg *m, bool must)
 
 	if (ch->queued >= ctx->conf.queue_depth && !must) {
 		ctx->stats.queue_full++;
-		return xr_error(-EAGAIN,
-				"%u messages wait in this channel (queue_depth): the peer "
-				"does not consume them",
-				ch->queued);
+		return xr_error_counted(-EAGAIN, ch->queued,
+					"messages wait in this channel (queue_depth): the peer "
+					"does not consume them");
 	}
 	ret = prepare(ch, m);
 	if (ret)

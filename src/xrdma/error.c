@@ -12,6 +12,11 @@
 struct log_source log_xrdma = {.name = "xrdma", .threshold = LOG_WARN};
 
 static _Thread_local char last_error[XR_ERROR_BYTES] = "no error so far";
+/* Of xr_error_counted(), until somebody asks; what NULL: last_error has it. */
+static _Thread_local struct {
+	unsigned n;
+	const char *what;
+} counted;
 
 int xr_error(int err, const char *fmt, ...)
 {
@@ -22,6 +27,14 @@ int xr_error(int err, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	memcpy(last_error, text, sizeof(text));
+	counted.what = NULL;
+	return err;
+}
+
+int xr_error_counted(int err, unsigned n, const char *what)
+{
+	counted.n = n;
+	counted.what = what;
 	return err;
 }
 
@@ -54,5 +67,7 @@ const char *xr_system_error(int err)
 
 const char *xrdma_last_error(void)
 {
+	if (counted.what)
+		(void)xr_error(0, "%u %s", counted.n, counted.what);
 	return last_error;
 }

@@ -31,8 +31,8 @@ static int grow(struct xrdma_channel *ch)
 	int ret;
 
 	if (calls->n >= calls->max || calls->n + CHUNK_CALLS > NO_CALL)
-		return xr_error(-EAGAIN, "%u calls of this channel are in flight (max_calls)",
-				calls->busy);
+		return xr_error_counted(-EAGAIN, calls->busy,
+					"calls of this channel are in flight (max_calls)");
 	ret = xr_timers_reserve(ch->ctx, CHUNK_CALLS);
 	if (ret)
 		return ret;

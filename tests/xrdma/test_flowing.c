@@ -4,6 +4,7 @@
 #include "xrdma/channel.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* Requests that RNR would show in. */
 static void assert_no_rnr(const struct rig *r)
@@ -15,7 +16,7 @@ static void assert_no_rnr(const struct rig *r)
 /* The receiver's thread is busy: its window closes, the sender's queue fills, nothing breaks. */
 static void m9_slow_receiver(void **state)
 {
-	struct xrdma_msg *m;
+	struct xrdma_msg *m, *other;
 	struct rig r;
 	unsigned n;
 
@@ -30,6 +31,9 @@ static void m9_slow_receiver(void **state)
 	assert_int_equal(n, 64 + 100); /* the window and the queue */
 	rig_poll_for(&r, 50);
 	assert_int_equal(xrdma_send_msg(r.side[RIG_CLIENT].ch, m), -EAGAIN);
+	assert_ptr_equal(strstr(xrdma_last_error(), "100 messages wait"), xrdma_last_error());
+	assert_int_equal(xrdma_msg_new(r.side[RIG_CLIENT].ch, SIZE_MAX, &other), -EMSGSIZE);
+	assert_non_null(strstr(xrdma_last_error(), "limit of this channel"));
 	assert_int_equal(rig_stat(r.side[RIG_CLIENT].ctx, "msgs_sent"), 64);
 	r.stalled[RIG_SERVER] = false;
 	for (unsigned i = 0; i < n; i++)

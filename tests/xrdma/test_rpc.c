@@ -147,6 +147,7 @@ static void m4_more_calls_than_allowed(void **state)
 	m = rig_msg(r.side[RIG_CLIENT].ch, 1, 16);
 	assert_int_equal(xrdma_call(r.side[RIG_CLIENT].ch, m, 0, rig_done, &calls[16], NULL),
 			 -EAGAIN);
+	assert_ptr_equal(strstr(xrdma_last_error(), "16 calls"), xrdma_last_error());
 	rig_until(&r, r.side[RIG_SERVER].n_msgs == 16);
 	rig_echo(r.side[RIG_SERVER].ch, r.side[RIG_SERVER].msgs[9], NULL);
 	rig_until(&r, calls[9].ended);
