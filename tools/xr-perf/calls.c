@@ -5,7 +5,7 @@
  */
 #include "worker.h"
 
-#include "base/clock.h"
+#include "base/ticks.h"
 
 #include <errno.h>
 
@@ -49,7 +49,7 @@ static void done(struct xrdma_channel *ch, int status, struct xrdma_msg *reply, 
 	struct xr_slot *slot = arg;
 	struct xr_end *end = slot->lane->end;
 	struct xr_worker *w = end->worker;
-	uint64_t now_ns = clock_now_ns();
+	uint64_t now_ns = ticks_now_ns();
 
 	w->pending--;
 	if (status) {
@@ -103,7 +103,7 @@ static void launch(struct xr_slot *slot, uint64_t now_ns)
 
 static void launch_idle(struct xr_worker *w)
 {
-	uint64_t now_ns = clock_now_ns();
+	uint64_t now_ns = ticks_now_ns();
 	struct xr_slot *slot = w->idle, *next;
 
 	w->idle = NULL;
