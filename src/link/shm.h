@@ -96,9 +96,9 @@ void urxe_shm_disarm(struct urxe_shm *shm);
 
 /*
  * An epoll descriptor, readable when a doorbell rang, a peer connects or a peer is gone;
- * urxe_shm_service() then handles it, in bounded time (what is left keeps the descriptor readable),
- * and returns whether a ring changed (came or went): poll then. Who polls without sleeping must
- * still look at the descriptor now and then, or new peers wait for ever.
+ * urxe_shm_service() then handles one such event, in bounded time, and returns false if there was
+ * none. Who polls without sleeping must still look at the descriptor now and then, or new peers
+ * wait for ever.
  */
 int urxe_shm_fd(const struct urxe_shm *shm);
 bool urxe_shm_service(struct urxe_shm *shm);

@@ -15,11 +15,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum {
-	EVENTS_PER_SERVICE = 256, /* bounds one call under a flood; the rest waits for the next */
-	BELLS_PER_EVENT = 16,
-};
-
 int urxe_shm_watch(struct urxe_shm *shm, struct shm_source *src)
 {
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = src};
@@ -179,23 +174,21 @@ static int receive_hello(int fd, struct ring **ret_ring)
 	return err;
 }
 
-/* Returns whether there is a ring more. */
-static bool on_hello(struct urxe_shm *shm, struct shm_conn *conn)
+static void on_hello(struct urxe_shm *shm, struct shm_conn *conn)
 {
 	struct ring *ring;
 	int err = receive_hello(conn->src.fd, &ring);
 
 	if (err == -EAGAIN)
-		return false;
+		return;
 	if (err) {
 		shm->stats->rx_malformed++;
 		log_info("shared-memory connection refused: %s", strerror(-err));
 		urxe_shm_conn_free(shm, conn);
-		return false;
+		return;
 	}
 	conn_unmute(shm, conn);
 	conn_enter(shm, conn, ring);
-	return true;
 }
 
 /* ---- accepting ------------------------------------------------------------------------------- */
@@ -208,8 +201,7 @@ static bool is_stranger(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != geteuid();
 }
 
-/* The hello is usually there already. Returns whether there is a ring more. */
-static bool accept_conn(struct urxe_shm *shm, int fd)
+static void accept_conn(struct urxe_shm *shm, int fd)
 {
 	bool stranger = is_stranger(fd);
 	struct shm_conn *conn;
@@ -231,11 +223,11 @@ static bool accept_conn(struct urxe_shm *shm, int fd)
 		urxe_shm_conn_free(shm, container_of(shm->mute.next, struct shm_conn, mute));
 	list_add_tail(&shm->mute, &conn->mute);
 	shm->n_mute++;
-	return on_hello(shm, conn);
+	on_hello(shm, conn); /* it is usually there already */
+	return;
 
 err_close:
 	close(fd);
-	return false;
 }
 
 /* Out of descriptors, a connection would stay in the queue and keep the epoll set readable. */
@@ -251,79 +243,70 @@ static void refuse_conn(struct urxe_shm *shm, int listener)
 	shm->spare_fd = fcntl(shm->epoll_fd, F_DUPFD_CLOEXEC, 0);
 }
 
-static bool on_listener(struct urxe_shm *shm, const struct shm_source *src)
+static void on_listener(struct urxe_shm *shm, const struct shm_source *src)
 {
 	int fd = accept4(src->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd >= 0)
-		return accept_conn(shm, fd);
-	if (errno == EMFILE || errno == ENFILE)
+		accept_conn(shm, fd);
+	else if (errno == EMFILE || errno == ENFILE)
 		refuse_conn(shm, src->fd);
-	return false;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* Take the bells out of a socket: false when the other side is gone. */
-static bool drain_bells(int fd)
+/* Take one bell out of a socket: false when the other side is gone. */
+static bool take_bell(int fd)
 {
 	char bell;
+	ssize_t n = recv(fd, &bell, sizeof(bell), MSG_DONTWAIT);
 
-	for (int i = 0; i < BELLS_PER_EVENT; i++) {
-		ssize_t n = recv(fd, &bell, sizeof(bell), MSG_DONTWAIT);
-
-		if (n <= 0)
-			return n < 0 && errno == EAGAIN;
-	}
-	return true;
+	return n > 0 || (n < 0 && errno == EAGAIN);
 }
 
-static bool on_conn(struct urxe_shm *shm, struct shm_conn *conn)
+static void on_conn(struct urxe_shm *shm, struct shm_conn *conn)
 {
-	if (list_linked(&conn->mute))
-		return on_hello(shm, conn);
-	if (drain_bells(conn->src.fd))
-		return false;
+	if (list_linked(&conn->mute)) {
+		on_hello(shm, conn);
+		return;
+	}
+	if (take_bell(conn->src.fd))
+		return;
 	conn->leaving = true;
 	conn->drain_end = shm->in[conn->place].rx.pos + RING_CELLS;
 	shm->n_leaving++;
 	urxe_shm_unwatch(shm, &conn->src);
-	return true;
 }
 
-static bool on_peer(struct urxe_shm_peer *peer)
+static void on_peer(struct urxe_shm_peer *peer)
 {
-	if (drain_bells(peer->src.fd))
-		return false;
-	urxe_shm_hang_up(peer);
-	return true;
+	if (!take_bell(peer->src.fd))
+		urxe_shm_hang_up(peer);
 }
 
-static bool on_event(struct urxe_shm *shm, struct shm_source *src)
-{
-	eventfd_t bells;
-
-	switch (src->kind) {
-	case SHM_SELF:
-		eventfd_read(src->fd, &bells);
-		return false;
-	case SHM_LISTENER:
-		return on_listener(shm, src);
-	case SHM_PEER:
-		return on_peer(container_of(src, struct urxe_shm_peer, src));
-	case SHM_CONN:
-		return on_conn(shm, container_of(src, struct shm_conn, src));
-	}
-	return false;
-}
-
-/* One event at a time: handling it may free what another one is about. */
 bool urxe_shm_service(struct urxe_shm *shm)
 {
 	struct epoll_event ev;
-	bool changed = false;
+	struct shm_source *src;
+	eventfd_t bells;
 
-	for (int i = 0; i < EVENTS_PER_SERVICE && epoll_wait(shm->epoll_fd, &ev, 1, 0) == 1; i++)
-		changed |= on_event(shm, ev.data.ptr);
-	return changed;
+	/* One at a time: handling it may free what another one is about. */
+	if (epoll_wait(shm->epoll_fd, &ev, 1, 0) != 1)
+		return false;
+	src = ev.data.ptr;
+	switch (src->kind) {
+	case SHM_SELF:
+		eventfd_read(src->fd, &bells);
+		break;
+	case SHM_LISTENER:
+		on_listener(shm, src);
+		break;
+	case SHM_PEER:
+		on_peer(container_of(src, struct urxe_shm_peer, src));
+		break;
+	case SHM_CONN:
+		on_conn(shm, container_of(src, struct shm_conn, src));
+		break;
+	}
+	return true;
 }

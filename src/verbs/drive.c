@@ -9,7 +9,8 @@
 
 enum {
 	RX_BUDGET = 64,
-	TX_BUDGET = 256,   /* frames for one destination in one round */
+	TX_BUDGET = 256, /* frames for one destination in one round */
+	SERVICE_BUDGET = 256,
 	CLOCK_STRIDE = 32, /* empty rounds between two looks at the timers */
 	HAND_OVER_ROUNDS = 4,
 	FINISH_ROUNDS = 16,
@@ -106,6 +107,18 @@ static bool take_event(atomic_bool *event)
 {
 	return atomic_load_explicit(event, memory_order_relaxed) &&
 	       atomic_exchange_explicit(event, false, memory_order_acquire);
+}
+
+/* A flood of events is served in portions: the descriptor is reported once, not until it is empty.
+ */
+static void service_shm(struct urxe_context *ctx)
+{
+	unsigned n = 0;
+
+	while (n < SERVICE_BUDGET && urxe_shm_service(ctx->shm))
+		n++;
+	if (n == SERVICE_BUDGET)
+		atomic_store_explicit(&ctx->drive.shm_event, true, memory_order_relaxed);
 }
 
 /* A system call a round is paid only while there is traffic on UDP. */
@@ -265,7 +278,7 @@ static bool progress(struct urxe_context *ctx, bool polled)
 		urxe_udp_warm(ctx->udp);
 	}
 	if (take_event(&d->shm_event))
-		urxe_shm_service(ctx->shm);
+		service_shm(ctx);
 	busy = receive_udp(ctx) > 0;
 	d->heard = busy && polled;
 	busy |= urxe_shm_poll(ctx->shm, deliver, ctx, RX_BUDGET) > 0;

@@ -451,9 +451,13 @@ int urxe_driver_join(struct urxe_context *ctx)
 
 	pthread_mutex_lock(&driver.lock);
 	ret = start_once();
+	/*
+	 * Reported once: an event whose context is locked just now must not keep the thread from
+	 * sleeping until it is free, least of all on the processor of the one who has it.
+	 */
 	if (!ret) {
 		ctx->drive.id = ++driver.last_id;
-		ret = watch(EPOLL_CTL_ADD, urxe_shm_fd(ctx->shm), EPOLLIN, ctx->drive.id,
+		ret = watch(EPOLL_CTL_ADD, urxe_shm_fd(ctx->shm), EPOLLIN | EPOLLET, ctx->drive.id,
 			    SOURCE_SHM);
 	}
 	if (!ret)
