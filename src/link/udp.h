@@ -76,8 +76,9 @@ bool urxe_udp_blocked(const struct urxe_udp *udp);
 /*
  * Receive what is there, at most about budget packets; verify ICRCs; deliver. Returns how many were
  * delivered. After a poll that found nothing, a single message is handed up without a look for
- * more. An address family that has been quiet for long is not looked at each time, until
- * urxe_udp_warm(): for who knows that something came, or does not come again soon.
+ * more. An address family that has been quiet for long while packets were of the other is not
+ * looked at each time, until urxe_udp_warm(): for who knows that something came, or does not come
+ * again soon.
  */
 unsigned urxe_udp_poll(struct urxe_udp *udp, urxe_rx_fn *deliver, void *arg, unsigned budget);
 void urxe_udp_warm(struct urxe_udp *udp);

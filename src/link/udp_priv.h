@@ -76,9 +76,10 @@ struct urxe_udp {
 	int rx_fd[UDP_FAMILIES];         /* -1: no address of that family */
 	uint32_t rx_drops[UDP_FAMILIES]; /* the sockets' drop counters as last seen */
 	unsigned rx_next;                /* the family to look at first */
+	enum udp_family rx_last;         /* of the last packet: is never quiet */
 	bool rx_idle;                    /* the last poll found nothing */
 	uint8_t rx_warm[UDP_FAMILIES];   /* looks until the family counts as quiet */
-	uint8_t rx_skipped;              /* looks at quiet ones that were left out */
+	uint8_t rx_skipped;              /* looks at a quiet one that were left out */
 	unsigned segs_max;               /* 1: the kernel cannot segment */
 	int blocked_fd;                  /* waits for EPOLLOUT; -1: none */
 	unsigned cur;    /* the batch being filled; the other one goes out before it */

@@ -206,11 +206,13 @@ void urxe_udp_warm(struct urxe_udp *udp)
 		udp->rx_warm[family] = WARM_LOOKS;
 }
 
-/* A look is a system call: few of them go to the family that nobody uses. */
+/* A look is a system call: few of them go to a family that nobody uses. */
 static bool worth_a_look(struct urxe_udp *udp, enum udp_family family)
 {
 	if (udp->rx_fd[family] < 0)
 		return false;
+	if (family == udp->rx_last)
+		return true;
 	if (udp->rx_warm[family])
 		udp->rx_warm[family]--;
 	else if (++udp->rx_skipped % QUIET_STRIDE)
@@ -240,6 +242,7 @@ unsigned urxe_udp_poll(struct urxe_udp *udp, urxe_rx_fn *deliver, void *arg, uns
 		alone = !spent && udp->rx_idle;
 		empty = 0;
 		udp->rx_warm[family] = WARM_LOOKS;
+		udp->rx_last = family;
 		spent += urxe_udp_rx_datagram(udp, &dgram, deliver, arg);
 		alone &= spent <= MESSAGE_AND_ACK;
 	}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What comes after a long silence is found by polling alone, soon, whatever its IP family. */
+#include "udp_rig.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum {
+	SILENCE = 1000, /* polls */
+	SOON = 20,      /* polls that find what came */
+};
+
+static void nothing_comes(struct urxe_udp *udp)
+{
+	struct rig_flow none = {0};
+
+	for (int i = 0; i < SILENCE; i++)
+		assert_int_equal(urxe_udp_poll(udp, rig_deliver, &none, 64), 0);
+}
+
+/* Without rig_wait(), which lets the endpoint know that something came. */
+static void send_and_poll(struct urxe_udp *from, struct urxe_udp *to, int version)
+{
+	struct urxe_path path = rig_path(from, RIG_A, version);
+	struct rig_flow flow = {.path = &path, .n = 1, .len = {64}};
+	struct pollfd fd = {urxe_udp_fd(to), POLLIN, 0};
+
+	assert_int_equal(urxe_udp_send(from, rig_pull, &flow, 1), 1);
+	assert_int_equal(poll(&fd, 1, 2000), 1);
+	for (int i = 0; i < SOON && !flow.delivered; i++)
+		urxe_udp_poll(to, rig_deliver, &flow, 64);
+	assert_int_equal(flow.delivered, 1);
+	assert_int_equal(flow.mismatch, 0);
+}
+
+/* Each family after silences behind packets of the same one, and of the other. */
+static void after_a_silence(void **state)
+{
+	static const int versions[] = {4, 4, 6, 6, 4, 6};
+	struct urxe_udp *from = rig_open(RIG_A, RIG_BUF, RIG_BUF);
+	struct urxe_udp *to = rig_open(RIG_B, RIG_BUF, RIG_BUF);
+
+	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+		nothing_comes(to);
+		send_and_poll(from, to, versions[i]);
+	}
+	urxe_udp_close(from);
+	urxe_udp_close(to);
+}
+
+/* The silent family costs next to nothing: a poll is one system call. */
+static void silence_is_cheap(void **state)
+{
+	struct urxe_udp *from = rig_open(RIG_A, RIG_BUF, RIG_BUF);
+	struct urxe_udp *to = rig_open(RIG_B, RIG_BUF, RIG_BUF);
+	struct urxe_udp_stats before, after;
+
+	send_and_poll(from, to, 6);
+	nothing_comes(to);
+	urxe_udp_stats(to, &before);
+	nothing_comes(to);
+	urxe_udp_stats(to, &after);
+	assert_in_range(after.rx_calls - before.rx_calls, SILENCE, SILENCE + SILENCE / 10);
+	urxe_udp_close(from);
+	urxe_udp_close(to);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(after_a_silence),
+		cmocka_unit_test(silence_is_cheap),
+	};
+
+	rig_setup();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
