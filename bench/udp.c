@@ -91,7 +91,7 @@ static void link_send(struct side *s, unsigned n, unsigned len)
 	s->to_send = n;
 	s->len = len;
 	while (s->to_send || urxe_udp_blocked(s->udp))
-		urxe_udp_send(s->udp, pull, s, n);
+		urxe_udp_send(s->udp, pull, s, n, false);
 }
 
 static void link_recv(struct side *s)

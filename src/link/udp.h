@@ -68,10 +68,14 @@ uint16_t urxe_udp_sport(struct urxe_udp *udp, uint32_t qpn, uint32_t dqpn);
 /*
  * Pull frames and send them in batches while the sockets take them, at most budget frames. Returns
  * the number pulled. A batch the kernel did not take is kept (a private copy) and sent first next
- * time: urxe_udp_blocked() is true meanwhile and pollout descriptors tell when to go on.
+ * time: urxe_udp_blocked() is true meanwhile and pollout descriptors tell when to go on. With more,
+ * the last batch is kept too while it can grow: whoever says so calls again soon.
+ * urxe_udp_unsent() is true while anything is kept, for whatever reason.
  */
-unsigned urxe_udp_send(struct urxe_udp *udp, urxe_pull_fn *pull, void *arg, unsigned budget);
+unsigned urxe_udp_send(struct urxe_udp *udp, urxe_pull_fn *pull, void *arg, unsigned budget,
+		       bool more);
 bool urxe_udp_blocked(const struct urxe_udp *udp);
+bool urxe_udp_unsent(const struct urxe_udp *udp);
 
 /*
  * Receive what is there, at most about budget packets; verify ICRCs; deliver. Returns how many were

@@ -27,14 +27,20 @@ static uint32_t packet_len(const struct urxe_frame *frame)
 	return frame->hdr_len + frame->payload_len + frame->pad + ICRC_LEN;
 }
 
+/* Has the batch room for another packet, and no shorter one in it? */
+static bool batch_grows(const struct urxe_udp *udp, const struct udp_batch *b, uint32_t len)
+{
+	return b->n < udp->segs_max && b->len + len <= sizeof(b->buf) &&
+	       b->len == b->n * b->seg_len;
+}
+
 /* May this frame join the packets of the batch? */
 static bool batch_takes(const struct urxe_udp *udp, const struct udp_batch *b,
 			const struct urxe_frame *frame)
 {
 	uint32_t len = packet_len(frame);
 
-	return b->n < udp->segs_max && b->len + len <= sizeof(b->buf) && len <= b->seg_len &&
-	       b->len == b->n * b->seg_len && /* no shorter one is in it */
+	return batch_grows(udp, b, len) && len <= b->seg_len &&
 	       !memcmp(&b->path, frame->path, sizeof(b->path));
 }
 
@@ -258,32 +264,47 @@ static bool flush_all(struct urxe_udp *udp)
 	return flush(udp, &udp->batch[!udp->cur]) && flush(udp, &udp->batch[udp->cur]);
 }
 
-unsigned urxe_udp_send(struct urxe_udp *udp, urxe_pull_fn *pull, void *arg, unsigned budget)
+/* With more, a batch that can take another packet of its kind stays. */
+static void flush_last(struct urxe_udp *udp, bool more)
+{
+	const struct udp_batch *b = &udp->batch[udp->cur];
+
+	if (!more || !batch_grows(udp, b, b->seg_len))
+		flush_all(udp);
+}
+
+unsigned urxe_udp_send(struct urxe_udp *udp, urxe_pull_fn *pull, void *arg, unsigned budget,
+		       bool more)
 {
 	unsigned n = 0;
 
-	if (!flush_all(udp))
+	if (urxe_udp_blocked(udp) && !flush_all(udp))
 		return 0;
 	while (n < budget && pull(arg, &udp->frame)) {
 		struct udp_batch *b = &udp->batch[udp->cur];
-		bool full = b->n && !batch_takes(udp, b, &udp->frame);
+		bool next = b->n && !batch_takes(udp, b, &udp->frame);
 
 		n++;
-		if (full) {
+		if (next) {
 			udp->cur = !udp->cur;
 			b = &udp->batch[udp->cur];
 		}
 		if (!b->n)
 			batch_begin(udp, b, &udp->frame);
 		batch_add(udp, b, &udp->frame);
-		if (full && !flush(udp, &udp->batch[!udp->cur]))
+		if (next && !flush(udp, &udp->batch[!udp->cur]))
 			return n;
 	}
-	flush_all(udp);
+	flush_last(udp, more);
 	return n;
 }
 
 bool urxe_udp_blocked(const struct urxe_udp *udp)
 {
 	return udp->blocked_fd >= 0;
+}
+
+bool urxe_udp_unsent(const struct urxe_udp *udp)
+{
+	return udp->batch[0].n || udp->batch[1].n;
 }

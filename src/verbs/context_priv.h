@@ -47,6 +47,12 @@ struct lane {
 	struct list all;
 };
 
+/* What an application did each time so far; it is trusted to go on after min times. */
+struct habit {
+	unsigned times;
+	unsigned min; /* higher after each time that it did not */
+};
+
 struct drive {
 	struct list node; /* on the driver thread's list once there is a QP */
 	uint64_t id;      /* names the context in epoll data: never reused */
@@ -64,8 +70,9 @@ struct drive {
 	unsigned wait_spin_us; /* how long ibv_get_cq_event() polls before it blocks */
 	bool held;             /* the last round kept acknowledgements back */
 	bool heard;            /* packets came by UDP at its last poll; it did nothing since */
-	unsigned prompt;       /* times that it then sent something first thing */
-	unsigned prompt_min;   /* from which on it is trusted to */
+	struct habit answers;  /* it then sends something first thing */
+	uint64_t posted_ns;    /* when it posted last since it polled last; 0: it has not */
+	struct habit returns;  /* it then polls soon */
 	bool armed;            /* peers ring the doorbell */
 
 	/* A descriptor was readable: whoever runs the engine next serves it. */

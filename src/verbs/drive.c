@@ -20,8 +20,9 @@ enum {
 	STICKY_MAX_NS = 256 * DRIVE_TICK_NS,
 	FORWARD_YES_NS = 1000 * DRIVE_TICK_NS,
 	FORWARD_NO_NS = 100 * DRIVE_TICK_NS,
-	PROMPT_MIN = 16,
-	PROMPT_MAX = 1 << 24,
+	TRUST_MIN = 16,
+	TRUST_MAX = 1 << 24,
+	RETURN_NS = 50000,
 };
 
 void urxe_drive_init(struct urxe_context *ctx)
@@ -33,7 +34,8 @@ void urxe_drive_init(struct urxe_context *ctx)
 	atomic_init(&d->mode, DRIVE_POLLED);
 	d->alarm_ns = CLOCK_NEVER;
 	d->sticky_ns = STICKY_MIN_NS;
-	d->prompt_min = PROMPT_MIN;
+	d->answers.min = TRUST_MIN;
+	d->returns.min = TRUST_MIN;
 	d->wait_spin_us = urxe_settings()->spin_us;
 }
 
@@ -52,6 +54,28 @@ static bool is_served(const struct urxe_context *ctx)
 static void set_mode(struct urxe_context *ctx, enum drive_mode mode)
 {
 	atomic_store_explicit(&ctx->drive.mode, mode, memory_order_relaxed);
+}
+
+/* ---- habits of the application ---- */
+
+static bool trusted(const struct habit *h)
+{
+	return h->times >= h->min;
+}
+
+static void kept(struct habit *h)
+{
+	h->times++;
+	if (h->times / 4 >= h->min && h->min > TRUST_MIN) {
+		h->min /= 2;
+		h->times = h->min;
+	}
+}
+
+static void broken(struct habit *h)
+{
+	h->times = 0;
+	h->min *= h->min < TRUST_MAX ? 2 : 1;
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */
@@ -190,7 +214,7 @@ static unsigned send_ud_local(struct urxe_context *ctx)
 	return n;
 }
 
-static unsigned send_txq(struct urxe_context *ctx, struct urxe_txq *txq)
+static unsigned send_txq(struct urxe_context *ctx, struct urxe_txq *txq, bool more)
 {
 	struct pull_arg arg = {.ctx = ctx, .txq = txq};
 	struct lane *lane;
@@ -199,7 +223,7 @@ static unsigned send_txq(struct urxe_context *ctx, struct urxe_txq *txq)
 	if (txq == &ctx->ud_local_txq)
 		return send_ud_local(ctx);
 	if (txq == &ctx->udp_txq) {
-		n = urxe_udp_send(ctx->udp, pull, &arg, TX_BUDGET);
+		n = urxe_udp_send(ctx->udp, pull, &arg, TX_BUDGET, more);
 		ctx->drive.udp_credit = UDP_CREDIT;
 		return n;
 	}
@@ -207,19 +231,19 @@ static unsigned send_txq(struct urxe_context *ctx, struct urxe_txq *txq)
 	return urxe_shm_send(lane->peer, urxe_drive_now(ctx), pull, &arg, TX_BUDGET);
 }
 
-/* With hold, acknowledgements wait for the next call. */
-static unsigned send_all(struct urxe_context *ctx, bool hold)
+/* With hold, acknowledgements wait for the next call; with more, so may what goes by UDP. */
+static unsigned send_all(struct urxe_context *ctx, bool hold, bool more)
 {
 	struct urxe_txq *txq = urxe_engine_next_txq(ctx->engine, NULL);
 	unsigned n = 0;
 
 	urxe_engine_hold_acks(ctx->engine, hold);
-	if (ctx->udp && urxe_udp_blocked(ctx->udp) && !list_linked(&ctx->udp_txq.active))
-		n += send_txq(ctx, &ctx->udp_txq); /* what the kernel did not take before */
+	if (ctx->udp && urxe_udp_unsent(ctx->udp) && !list_linked(&ctx->udp_txq.active))
+		n += send_txq(ctx, &ctx->udp_txq, more); /* what was kept before */
 	while (txq && list_linked(&txq->active)) {
 		struct urxe_txq *next = urxe_engine_next_txq(ctx->engine, txq);
 
-		n += send_txq(ctx, txq); /* txq may leave the list */
+		n += send_txq(ctx, txq, more); /* txq may leave the list */
 		txq = next;
 	}
 	ctx->drive.held = hold && urxe_engine_next_txq(ctx->engine, NULL);
@@ -230,15 +254,38 @@ static unsigned send_all(struct urxe_context *ctx, bool hold)
 
 void urxe_drive_send(struct urxe_context *ctx)
 {
+	send_all(ctx, false, false);
+}
+
+/*
+ * A system call for each small message would be most of its cost. What the application posts first
+ * leaves at once; what it posts behind that, before it polls again, may wait for more and leaves at
+ * the next poll that finds nothing, or when the batch is full.
+ */
+void urxe_drive_posted(struct urxe_context *ctx)
+{
+	struct drive *d = &ctx->drive;
+	bool more = d->posted_ns && trusted(&d->returns) && !is_served(ctx);
+
+	if (d->heard)
+		kept(&d->answers);
+	d->heard = false;
+	d->posted_ns = urxe_drive_now(ctx);
+	send_all(ctx, false, more);
+}
+
+/* The application polls: for how long has it left lying what it posted? */
+static void note_return(struct urxe_context *ctx)
+{
 	struct drive *d = &ctx->drive;
 
-	d->prompt += d->heard;
-	d->heard = false;
-	if (d->prompt / 4 >= d->prompt_min && d->prompt_min > PROMPT_MIN) {
-		d->prompt_min /= 2;
-		d->prompt = d->prompt_min;
-	}
-	send_all(ctx, false);
+	if (!d->posted_ns)
+		return;
+	if (urxe_drive_now(ctx) - d->posted_ns < RETURN_NS)
+		kept(&d->returns);
+	else if (ctx->udp && urxe_udp_unsent(ctx->udp))
+		broken(&d->returns);
+	d->posted_ns = 0;
 }
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
@@ -262,7 +309,7 @@ static bool may_hold(const struct urxe_context *ctx)
 {
 	const struct drive *d = &ctx->drive;
 
-	return !d->held && d->prompt >= d->prompt_min && !is_served(ctx);
+	return !d->held && trusted(&d->answers) && !is_served(ctx);
 }
 
 static bool progress(struct urxe_context *ctx, bool polled)
@@ -286,7 +333,7 @@ static bool progress(struct urxe_context *ctx, bool polled)
 	if (due)
 		urxe_engine_advance(ctx->engine, d->now_ns);
 	busy |= due;
-	busy |= send_all(ctx, d->heard && may_hold(ctx)) > 0;
+	busy |= send_all(ctx, d->heard && may_hold(ctx), false) > 0;
 	urxe_events_collect(ctx); /* also without a frame: a pull may find that a request fails */
 	return busy;
 }
@@ -325,6 +372,7 @@ void urxe_drive_poll(struct urxe_context *ctx)
 
 	atomic_store_explicit(&d->polls, polls + 1, memory_order_relaxed);
 	urxe_drive_begin(ctx);
+	note_return(ctx);
 	progress(ctx, true);
 	if (!is_served(ctx))
 		return;
@@ -386,10 +434,11 @@ void urxe_drive_take_over(struct urxe_context *ctx)
 
 	if (is_served(ctx))
 		return;
-	if (d->held) {
-		d->prompt = 0;
-		d->prompt_min *= d->prompt_min < PROMPT_MAX ? 2 : 1;
-	}
+	if (d->held)
+		broken(&d->answers);
+	if (ctx->udp && urxe_udp_unsent(ctx->udp))
+		broken(&d->returns);
+	d->posted_ns = 0;
 	if (urxe_shm_pending(ctx->shm) || (ctx->udp && urxe_udp_pending(ctx->udp))) {
 		bool again = now - d->left_served_ns < 4 * d->sticky_ns;
 

@@ -242,10 +242,10 @@ static struct urxe_ah *resolve_ah(struct ibv_ah *ah)
 	return container_of(ah, struct vah, ibv)->ah;
 }
 
-/* Packets leave at once. After a failure too: of requests before the one that failed. */
+/* After a failure too: of requests before the one that failed. */
 static void after_post(struct urxe_context *ctx)
 {
-	urxe_drive_send(ctx);
+	urxe_drive_posted(ctx);
 	urxe_events_collect(ctx);
 	urxe_drive_settle(ctx);
 }

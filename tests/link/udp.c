@@ -235,7 +235,7 @@ static void test_paths_in_turns(void **state)
 		.path = {rig_path(p->a, RIG_A, 4), rig_path(p->a, RIG_A, 6)},
 	};
 
-	assert_int_equal(urxe_udp_send(p->a, pull_in_turns, &turns, 64), 20);
+	assert_int_equal(urxe_udp_send(p->a, pull_in_turns, &turns, 64, false), 20);
 	assert_int_equal(stats_of(p, p->a)->tx_calls, 20);
 	while (turns.got[0] + turns.got[1] < 20) {
 		rig_wait(p->b);
@@ -325,7 +325,7 @@ static void test_fd(void **state)
 	flow->len[1] = 100;
 	assert_int_equal(poll(&fd, 1, 0), 0);
 	assert_int_equal(urxe_udp_poll(p->b, rig_deliver, flow, 64), 0);
-	assert_int_equal(urxe_udp_send(p->a, rig_pull, flow, 64), 2);
+	assert_int_equal(urxe_udp_send(p->a, rig_pull, flow, 64, false), 2);
 	rig_wait(p->b);
 	assert_int_equal(urxe_udp_poll(p->b, rig_deliver, flow, 1), 1);
 	rig_wait(p->b);
@@ -500,7 +500,7 @@ static void test_foreign(void **state)
 	rig_enter(RIG_B);
 	rig_sh("ip addr add 10.9.0.77/24 dev v0");
 	path.dgid = rig_gid("10.9.0.77");
-	assert_int_equal(urxe_udp_send(p->a, rig_pull, flow, 64), 5);
+	assert_int_equal(urxe_udp_send(p->a, rig_pull, flow, 64, false), 5);
 	drain(p, 5);
 	assert_int_equal(stats_of(p, p->b)->rx_foreign, 5);
 	rig_enter(RIG_B);
@@ -522,7 +522,7 @@ static void test_overflow(void **state)
 	flow = flow_of(&path, 200, 1000);
 	for (unsigned i = 0; i < 200; i++)
 		flow->len[i] += i * 4; /* ever longer: no batches */
-	while (urxe_udp_send(p->a, rig_pull, flow, 10) == 10)
+	while (urxe_udp_send(p->a, rig_pull, flow, 10, false) == 10)
 		;
 	while (urxe_udp_poll(p->b, rig_deliver, flow, 64))
 		;
@@ -551,12 +551,12 @@ static void blocked(struct pair *p, int version, const char *peer)
 	rig_sh("ip neigh flush dev v0; ip neigh flush dev v0 nud permanent");
 	while (!urxe_udp_blocked(p->a)) {
 		n = flow->pulled;
-		urxe_udp_send(p->a, rig_pull, flow, 10);
+		urxe_udp_send(p->a, rig_pull, flow, 10, false);
 		assert_true(flow->pulled > n);
 		assert_true(flow->pulled < flow->n);
 	}
 	n = flow->pulled;
-	assert_int_equal(urxe_udp_send(p->a, rig_pull, flow, 10), 0);
+	assert_int_equal(urxe_udp_send(p->a, rig_pull, flow, 10, false), 0);
 	assert_int_equal(flow->pulled, n);
 	assert_int_equal(poll(&fd, 1, 0), 0);
 	rig_sh("ip neigh replace %s lladdr 02:00:00:00:09:02 dev v0 nud permanent", peer);
@@ -592,15 +592,15 @@ static void test_errors(void **state)
 
 	log_set_threshold(LOG_ERROR);
 	bad.dgid = rig_gid("192.0.2.1"); /* ENETUNREACH */
-	urxe_udp_send(p->a, rig_pull, flow, 64);
+	urxe_udp_send(p->a, rig_pull, flow, 64, false);
 	assert_int_equal(stats_of(p, p->a)->tx_errors, 3);
 	flow = flow_of(&good, 3, 12000); /* EMSGSIZE */
-	urxe_udp_send(p->a, rig_pull, flow, 64);
+	urxe_udp_send(p->a, rig_pull, flow, 64, false);
 	assert_int_equal(stats_of(p, p->a)->tx_errors, 6);
 	bad = good;
 	bad.sgid = rig_gid("192.0.2.1"); /* EINVAL */
 	flow = flow_of(&bad, 3, 100);
-	urxe_udp_send(p->a, rig_pull, flow, 64);
+	urxe_udp_send(p->a, rig_pull, flow, 64, false);
 	assert_int_equal(stats_of(p, p->a)->tx_errors, 9);
 	assert_int_equal(stats_of(p, p->a)->tx_pkts, 0);
 	log_set_threshold(LOG_WARN);
@@ -618,7 +618,7 @@ static void test_icmp(void **state)
 	urxe_udp_close(p->b);
 	p->b = NULL;
 	for (int i = 0; i < 10; i++)
-		urxe_udp_send(p->a, rig_pull, flow_of(&to_b, 3, 100), 64);
+		urxe_udp_send(p->a, rig_pull, flow_of(&to_b, 3, 100), 64, false);
 	assert_int_equal(stats_of(p, p->a)->tx_pkts, 30);
 	p->b = rig_open(RIG_B, RIG_BUF, RIG_BUF);
 	to_a = rig_path(p->b, RIG_B, 4);

@@ -35,7 +35,7 @@ static void send_to(struct urxe_udp *a, const char *to)
 	flow = (struct rig_flow){.path = &path, .n = 20};
 	for (unsigned i = 0; i < flow.n; i++)
 		flow.len[i] = 500 + i / 19;
-	assert_int_equal(urxe_udp_send(a, rig_pull, &flow, flow.n), flow.n);
+	assert_int_equal(urxe_udp_send(a, rig_pull, &flow, flow.n, false), flow.n);
 }
 
 static void expect_all(struct urxe_udp *udp, bool looped)

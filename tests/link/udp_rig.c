@@ -277,7 +277,7 @@ void rig_run(struct rig_flow *flow, struct urxe_udp *tx, struct urxe_udp *rx)
 {
 	while (flow->delivered < flow->n) {
 		if (flow->pulled < flow->n || urxe_udp_blocked(tx))
-			urxe_udp_send(tx, rig_pull, flow, next_burst(flow));
+			urxe_udp_send(tx, rig_pull, flow, next_burst(flow), false);
 		rig_wait(rx);
 		while (urxe_udp_poll(rx, rig_deliver, flow, 64))
 			;

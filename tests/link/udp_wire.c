@@ -135,7 +135,7 @@ static void check_wire(int version)
 		     run-- && flow.n < RIG_PACKETS;)
 			flow.len[flow.n++] = run ? len : len / 2;
 	for (unsigned n = 0; n < RIG_PACKETS;) { /* as many as a packet socket holds */
-		unsigned sent = urxe_udp_send(a, rig_pull, &flow, n < 100 ? 10 : 64);
+		unsigned sent = urxe_udp_send(a, rig_pull, &flow, n < 100 ? 10 : 64, false);
 
 		assert_true(sent > 0);
 		assert_int_equal(check_frames(fd, &flow, n, &max_id), sent);

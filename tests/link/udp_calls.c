@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What comes after a long silence is found by polling alone, soon, whatever its IP family. */
+/*
+ * System calls: what comes after a long silence is found by polling alone, soon, whatever its IP
+ * family; and a batch leaves when it is full.
+ */
 #include "udp_rig.h"
 
 #include <poll.h>
@@ -28,7 +31,7 @@ static void send_and_poll(struct urxe_udp *from, struct urxe_udp *to, int versio
 	struct rig_flow flow = {.path = &path, .n = 1, .len = {64}};
 	struct pollfd fd = {urxe_udp_fd(to), POLLIN, 0};
 
-	assert_int_equal(urxe_udp_send(from, rig_pull, &flow, 1), 1);
+	assert_int_equal(urxe_udp_send(from, rig_pull, &flow, 1, false), 1);
 	assert_int_equal(poll(&fd, 1, 2000), 1);
 	for (int i = 0; i < SOON && !flow.delivered; i++)
 		urxe_udp_poll(to, rig_deliver, &flow, 64);
@@ -68,11 +71,51 @@ static void silence_is_cheap(void **state)
 	urxe_udp_close(to);
 }
 
+static uint64_t tx_calls(const struct urxe_udp *udp)
+{
+	struct urxe_udp_stats stats;
+
+	urxe_udp_stats(udp, &stats);
+	return stats.tx_calls;
+}
+
+/* With more to come a batch waits until it is full, or until there is no more. */
+static void more_to_come(void **state)
+{
+	struct urxe_udp *udp = rig_open(RIG_A, RIG_BUF, RIG_BUF);
+	struct urxe_path path = rig_path(udp, RIG_A, 4), other = rig_path(udp, RIG_A, 6);
+	struct rig_flow flow = {.path = &path, .n = 100};
+
+	for (unsigned i = 0; i < flow.n; i++)
+		flow.len[i] = i == 66 ? 8 : 512;
+	for (unsigned i = 0; i < 63; i++)
+		assert_int_equal(urxe_udp_send(udp, rig_pull, &flow, 1, true), 1);
+	assert_int_equal(tx_calls(udp), 0);
+	assert_true(urxe_udp_unsent(udp));
+	assert_false(urxe_udp_blocked(udp));
+	urxe_udp_send(udp, rig_pull, &flow, 1, true); /* full */
+	assert_int_equal(tx_calls(udp), 1);
+	assert_false(urxe_udp_unsent(udp));
+	urxe_udp_send(udp, rig_pull, &flow, 2, true);
+	urxe_udp_send(udp, rig_pull, &flow, 1, true); /* a shorter one ends it */
+	assert_int_equal(tx_calls(udp), 2);
+	urxe_udp_send(udp, rig_pull, &flow, 1, true);
+	flow.path = &other; /* cannot join: what was before goes out */
+	urxe_udp_send(udp, rig_pull, &flow, 1, true);
+	assert_int_equal(tx_calls(udp), 3);
+	assert_true(urxe_udp_unsent(udp));
+	assert_int_equal(urxe_udp_send(udp, rig_pull, &flow, 0, false), 0);
+	assert_int_equal(tx_calls(udp), 4);
+	assert_false(urxe_udp_unsent(udp));
+	urxe_udp_close(udp);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(after_a_silence),
 		cmocka_unit_test(silence_is_cheap),
+		cmocka_unit_test(more_to_come),
 	};
 
 	rig_setup();
