@@ -2,8 +2,7 @@
 #include "wire/icrc.h"
 
 #include "base/be.h"
-
-#include <isa-l/crc.h>
+#include "wire/crc.h"
 
 #define IPV4_LEN   20
 #define IPV6_LEN   40
@@ -82,7 +81,7 @@ uint32_t urxe_icrc_begin(const struct urxe_icrc_net *net, size_t transport_len)
 {
 	uint8_t h[IPV6_LEN + UDP_LEN];
 
-	return crc32_gzip_refl(CRC_SEED, h, put_net(net, transport_len, h));
+	return urxe_crc(CRC_SEED, h, put_net(net, transport_len, h));
 }
 
 uint32_t urxe_icrc_headers(uint32_t crc, const uint8_t *hdr, size_t hdr_len)
@@ -90,12 +89,12 @@ uint32_t urxe_icrc_headers(uint32_t crc, const uint8_t *hdr, size_t hdr_len)
 	uint8_t h[URXE_HDR_MAX];
 
 	put_masked(hdr, hdr_len, h);
-	return crc32_gzip_refl(crc, h, hdr_len);
+	return urxe_crc(crc, h, hdr_len);
 }
 
 uint32_t urxe_icrc_update(uint32_t crc, const void *data, size_t len)
 {
-	return crc32_gzip_refl(crc, data, len);
+	return urxe_crc(crc, data, len);
 }
 
 void urxe_icrc_put(uint32_t crc, uint8_t wire[ICRC_LEN])
@@ -158,8 +157,8 @@ bool urxe_icrc_check(const struct urxe_icrc_net *net, const uint8_t *data, size_
 		return false;
 	n = put_net(net, transport_len, h);
 	put_masked(data, BTH_LEN, h + n);
-	crc = crc32_gzip_refl(CRC_SEED, h, n + BTH_LEN);
-	crc = crc32_gzip_refl(crc, data + BTH_LEN, transport_len - BTH_LEN);
+	crc = urxe_crc(CRC_SEED, h, n + BTH_LEN);
+	crc = urxe_crc(crc, data + BTH_LEN, transport_len - BTH_LEN);
 	memcpy(&got, data + transport_len, ICRC_LEN);
 	got = le32toh(got);
 	if (got != crc) {

@@ -2,7 +2,7 @@
 /*
  * The invariant CRC (IBA 7.8.1, RoCEv2 annex A17.3.3): CRC-32 over the IP, UDP and transport
  * headers and the payload with pad, the fields that routers may change masked to ones. It goes out
- * least significant byte first. CRC by isa-l.
+ * least significant byte first.
  */
 #ifndef URXE_WIRE_ICRC_H
 #define URXE_WIRE_ICRC_H

@@ -5,6 +5,7 @@
 #include "golden.h"
 #include "hex.h"
 #include "ip_packet.h"
+#include "wire/crc.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
 
@@ -64,6 +65,33 @@ static void golden_packets_have_their_icrc(void **state)
 		urxe_icrc_put(crc, wire);
 		assert_memory_equal(wire, packet + len - ICRC_LEN, ICRC_LEN);
 		assert_true(urxe_icrc_check(&ip.net, ip.bth, ip.len, true, NULL));
+	}
+}
+
+/* Bit by bit, as a division. */
+static uint32_t crc_by_bits(uint32_t crc, const uint8_t *p, size_t len)
+{
+	crc = ~crc;
+	for (size_t bit = 0; bit < 8 * len; bit++) {
+		crc ^= (uint32_t)(p[bit / 8] >> bit % 8 & 1);
+		crc = crc >> 1 ^ (0xedb88320 & -(crc & 1));
+	}
+	return ~crc;
+}
+
+/* Long data may take another way than short, and its end another than its middle. */
+static void each_length_has_its_crc(void **state)
+{
+	struct rng r = {.state = 8};
+
+	assert_int_equal(urxe_crc(0, "123456789", 9), 0xcbf43926);
+	for (size_t len = 0; len < 700; len++) {
+		uint32_t before = (uint32_t)rng_next(&r);
+		uint8_t *p = data + len % 5;
+
+		for (size_t i = 0; i < len; i++)
+			p[i] = (uint8_t)rng_next(&r);
+		assert_int_equal(urxe_crc(before, p, len), crc_by_bits(before, p, len));
 	}
 }
 
@@ -214,6 +242,7 @@ static void impossible_lengths_are_refused(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_length_has_its_crc),
 		cmocka_unit_test(golden_packets_have_their_icrc),
 		cmocka_unit_test(congestion_bits_and_pieces_do_not_matter),
 		cmocka_unit_test(every_flipped_bit_is_seen),
