@@ -39,11 +39,15 @@ struct udp_group {
 
 /*
  * A source port, held in each family that we have addresses of. A socket is bound to our address if
- * there is only one: sending is cheaper when it need not be named.
+ * there is only one beside the loopback's, and takes over what the first path says of traffic class
+ * and hop limit: sending is cheaper when they need not be named.
  */
 struct udp_source {
 	uint16_t port; /* UDP_NO_PORT: not bound yet */
 	int fd[UDP_FAMILIES];
+	/* What the socket sends with unless a packet says other; 0: the system's. */
+	uint8_t tclass[UDP_FAMILIES];
+	uint8_t hop_limit[UDP_FAMILIES];
 };
 
 /*
@@ -53,7 +57,7 @@ struct udp_source {
  */
 struct udp_batch {
 	struct urxe_path path;
-	const struct udp_source *source;
+	struct udp_source *source;
 	uint32_t len;     /* of buf */
 	uint32_t seg_len; /* of each packet, but perhaps of a shorter last one */
 	unsigned n;       /* packets; 0: the batch is free */
@@ -95,7 +99,7 @@ struct urxe_udp {
 	struct urxe_frame frame;
 	struct udp_batch batch[2];
 	uint8_t rx_buf[UDP_RX_MAX];
-	/* The only address of the family that there was when sockets were bound to it. */
+	/* The only address of the family, but the loopback's, when sockets were bound to it. */
 	struct udp_addr sole[UDP_FAMILIES];
 	bool has_sole[UDP_FAMILIES];
 	unsigned n_addrs;

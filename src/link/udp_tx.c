@@ -45,7 +45,7 @@ static bool batch_takes(const struct urxe_udp *udp, const struct udp_batch *b,
 }
 
 /* Of the sockets that we hold, the one of the path's source port. */
-static const struct udp_source *source_of(const struct urxe_udp *udp, uint16_t port)
+static struct udp_source *source_of(struct urxe_udp *udp, uint16_t port)
 {
 	for (int i = 1; i < UDP_SOURCES; i++)
 		if (udp->source[i].port == port && port != UDP_NO_PORT)
@@ -53,8 +53,7 @@ static const struct udp_source *source_of(const struct urxe_udp *udp, uint16_t p
 	return &udp->source[0];
 }
 
-static void batch_begin(const struct urxe_udp *udp, struct udp_batch *b,
-			const struct urxe_frame *frame)
+static void batch_begin(struct urxe_udp *udp, struct udp_batch *b, const struct urxe_frame *frame)
 {
 	b->path = *frame->path;
 	b->source = source_of(udp, frame->path->sport);
@@ -112,9 +111,33 @@ static bool is_sole(const struct urxe_udp *udp, enum udp_family family, const st
 	return udp->has_sole[family] && !memcmp(&udp->sole[family].gid, sgid, sizeof(*sgid));
 }
 
-static void address_v4(const struct urxe_udp *udp, const struct urxe_path *path,
-		       struct envelope *env, struct msghdr *msg)
+/* The first path that a socket sends on says what is usual for it. */
+static void make_usual(struct udp_source *src, enum udp_family family, const struct urxe_path *path)
 {
+	int tclass = path->tclass, hop_limit = path->hop_limit;
+	bool v4 = family == UDP_V4;
+
+	if (src->hop_limit[family] || !hop_limit || urxe_gid_is_multicast(&path->dgid))
+		return;
+	if (!setsockopt(src->fd[family], v4 ? IPPROTO_IP : IPPROTO_IPV6,
+			v4 ? IP_TTL : IPV6_UNICAST_HOPS, &hop_limit, sizeof(hop_limit)))
+		src->hop_limit[family] = path->hop_limit;
+	if (!setsockopt(src->fd[family], v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TOS : IPV6_TCLASS,
+			&tclass, sizeof(tclass)))
+		src->tclass[family] = path->tclass;
+}
+
+/* A group's hop limit is another setting of the socket. */
+static bool is_usual_hop_limit(const struct udp_source *src, enum udp_family family,
+			       const struct urxe_path *path)
+{
+	return path->hop_limit == src->hop_limit[family] && !urxe_gid_is_multicast(&path->dgid);
+}
+
+static void address_v4(const struct urxe_udp *udp, const struct udp_batch *b, struct envelope *env,
+		       struct msghdr *msg)
+{
+	const struct urxe_path *path = &b->path;
 	bool group = urxe_gid_is_multicast(&path->dgid);
 	const struct udp_addr *own = group ? urxe_udp_addr(udp, &path->sgid) : NULL;
 	struct in_pktinfo info = {.ipi_ifindex = own ? (int)own->ifindex : 0};
@@ -125,15 +148,16 @@ static void address_v4(const struct urxe_udp *udp, const struct urxe_path *path,
 	memcpy(&info.ipi_spec_dst, path->sgid.raw + 12, 4);
 	if (group || !is_sole(udp, UDP_V4, &path->sgid))
 		put_cmsg(msg, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
-	if (path->tclass)
+	if (path->tclass != b->source->tclass[UDP_V4])
 		put_cmsg_int(msg, IPPROTO_IP, IP_TOS, path->tclass);
-	if (path->hop_limit)
+	if (path->hop_limit && !is_usual_hop_limit(b->source, UDP_V4, path))
 		put_cmsg_int(msg, IPPROTO_IP, IP_TTL, path->hop_limit);
 }
 
-static void address_v6(const struct urxe_udp *udp, const struct urxe_path *path,
-		       struct envelope *env, struct msghdr *msg)
+static void address_v6(const struct urxe_udp *udp, const struct udp_batch *b, struct envelope *env,
+		       struct msghdr *msg)
 {
+	const struct urxe_path *path = &b->path;
 	const struct udp_addr *own = urxe_udp_addr(udp, &path->sgid);
 	bool group = urxe_gid_is_multicast(&path->dgid);
 	struct in6_pktinfo info = {.ipi6_ifindex = !own    ? 0
@@ -151,9 +175,9 @@ static void address_v6(const struct urxe_udp *udp, const struct urxe_path *path,
 		put_cmsg(msg, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
 	if (flow_label)
 		put_cmsg(msg, IPPROTO_IPV6, IPV6_FLOWINFO, &flow_label, sizeof(flow_label));
-	if (path->tclass)
+	if (path->tclass != b->source->tclass[UDP_V6])
 		put_cmsg_int(msg, IPPROTO_IPV6, IPV6_TCLASS, path->tclass);
-	if (path->hop_limit)
+	if (path->hop_limit && !is_usual_hop_limit(b->source, UDP_V6, path))
 		put_cmsg_int(msg, IPPROTO_IPV6, IPV6_HOPLIMIT, path->hop_limit);
 }
 
@@ -166,10 +190,11 @@ static ssize_t send_batch(const struct urxe_udp *udp, struct udp_batch *b, int f
 		.msg_name = &env.to, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = env.control};
 	uint16_t seg_len = (uint16_t)b->seg_len;
 
+	make_usual(b->source, family, &b->path);
 	if (family == UDP_V4)
-		address_v4(udp, &b->path, &env, &msg);
+		address_v4(udp, b, &env, &msg);
 	else
-		address_v6(udp, &b->path, &env, &msg);
+		address_v6(udp, b, &env, &msg);
 	if (b->n > 1)
 		put_cmsg(&msg, SOL_UDP, UDP_SEGMENT, &seg_len, sizeof(seg_len));
 	return sendmsg(fd, &msg, 0);
