@@ -210,7 +210,8 @@ static int open_receive(struct urxe_udp *udp, enum udp_family f)
 
 	fd = open_socket(f, NULL, udp->port, rx_opts[f], ARRAY_LEN(rx_opts[f]));
 	if (fd < 0) {
-		log_bind_error(udp->port, fd);
+		if (fd != udp->told)
+			log_bind_error(udp->port, fd);
 		return fd;
 	}
 	udp->rx_fd[f] = fd;
@@ -319,6 +320,7 @@ int urxe_udp_open(const struct urxe_udp_conf *conf, struct urxe_udp **ret_udp)
 	udp->rcvbuf_bytes = conf->rcvbuf_bytes;
 	udp->sndbuf_bytes = conf->sndbuf_bytes;
 	udp->seed = conf->seed;
+	udp->told = conf->told;
 	urxe_udp_warm(udp);
 	for (int f = 0; f < UDP_FAMILIES; f++) {
 		udp->rx_fd[f] = -1;

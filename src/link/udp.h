@@ -31,6 +31,7 @@ struct urxe_udp_conf {
 	uint32_t rcvbuf_bytes;
 	uint32_t sndbuf_bytes;
 	uint64_t seed; /* of the source ports */
+	int told;      /* an error that the log need not say again, or 0 */
 };
 
 /*

@@ -89,6 +89,7 @@ struct urxe_udp {
 	unsigned cur;    /* the batch being filled; the other one goes out before it */
 	uint32_t warned; /* kinds of send errors that were logged */
 	int place;       /* among the endpoints that share the port; -1: not known */
+	int told;        /* why it could not be opened before */
 	uint16_t port;
 	uint32_t rcvbuf_bytes;
 	uint32_t sndbuf_bytes;

@@ -72,10 +72,11 @@ static int open_udp(struct urxe_context *ctx)
 		.rcvbuf_bytes = settings->rcvbuf_bytes,
 		.sndbuf_bytes = settings->sndbuf_bytes,
 		.seed = ctx->seed,
+		.told = ctx->udp_errno,
 	};
 
-	if (ctx->udp || ctx->udp_errno)
-		return ctx->udp_errno;
+	if (ctx->udp)
+		return 0;
 	ctx->udp_errno = urxe_udp_open(&conf, &ctx->udp);
 	if (ctx->udp_errno)
 		return ctx->udp_errno;
@@ -251,13 +252,13 @@ static uint32_t udp_window(struct urxe_context *ctx)
 static int route_udp(struct urxe_context *ctx, uint32_t qpn, uint32_t dqpn,
 		     struct urxe_route *route)
 {
-	int ret = open_udp(ctx);
+	int told = ctx->udp_errno, ret = open_udp(ctx);
 
-	if (ret) {
+	if (ret && ret != told)
 		log_error("%s: no UDP port %u: %s", ctx->dev->ibv.name, urxe_settings()->udp_port,
 			  strerror(-ret));
+	if (ret)
 		return ret;
-	}
 	/* An address handle is not refused: datagrams may get lost. */
 	if (dqpn) {
 		ret = probe_route(&route->path.sgid, &route->path.dgid);

@@ -94,7 +94,7 @@ struct urxe_context {
 	struct urxe_engine *engine;
 	struct urxe_shm *shm; /* NULL until the first QP */
 	struct urxe_udp *udp; /* NULL until a QP needs it */
-	int udp_errno;        /* why it could not be opened */
+	int udp_errno;        /* why it could not be opened last, which the user was told */
 	struct urxe_txq udp_txq;
 	struct urxe_txq ud_local_txq; /* datagrams to this namespace: the peer is told by each */
 	struct list lanes;
