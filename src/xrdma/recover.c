@@ -453,7 +453,10 @@ int xr_recover_got_resume(struct xrdma_channel *ch, const uint8_t *data, size_t 
 	}
 	take(ch, &r);
 	xr_recover_step(ch); /* the peer's HELLO may lie behind it */
-	return 0;
+	if (!ch->boot || xr_boot_is_open(ch->boot))
+		return 0;
+	/* Who comes late finds it, and that the peer has given this attempt up. */
+	return xr_error(-ECONNRESET, "the peer closed the connection");
 }
 
 int xr_recover_enable(struct xrdma_channel *ch)
