@@ -181,6 +181,7 @@ static void destroy(struct xrdma_channel *ch)
 	list_del(&ch->touched);
 	free(ch->done_bits);
 	free(ch->unacked);
+	free(ch->why);
 	free(ch);
 }
 
@@ -307,6 +308,8 @@ static void finish(struct xrdma_channel *ch)
 	xr_calls_end_all(ch, status ? status : -ECANCELED);
 	drop_messages(ch);
 	ctx->fed = true; /* others may have waited for memory behind its messages */
+	if (ch->why)
+		xr_error(status, "%s", ch->why); /* since then another may have failed */
 	if (ch->announced && ch->handlers.on_event)
 		ch->handlers.on_event(ch, XRDMA_CLOSED, status, ch->arg);
 	xr_regions_forget(ch);
@@ -388,6 +391,7 @@ void xr_channel_fail(struct xrdma_channel *ch, int status, const char *why)
 	log_info("channel %u fails while %s: %s (%s)", ch->handle, states[ch->state].name, why,
 		 strerror(-status));
 	xr_error(status, "channel closed: %s", why);
+	ch->why = strdup(xrdma_last_error());
 	drain(ch);
 }
 

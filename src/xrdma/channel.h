@@ -112,6 +112,7 @@ struct xrdma_channel {
 	struct xrdma_context *ctx;
 	enum xr_ch_state state;
 	int status;     /* why it closes */
+	char *why;      /* the same in words, or NULL */
 	bool dialed;    /* else accepted */
 	bool announced; /* the application knows of it */
 	bool close_asked;
