@@ -133,9 +133,10 @@ enum xrdma_event {
 	XRDMA_RECOVERED,
 	/*
 	 * From now on TCP carries the channel, since RDMA does not work (option transport): what
-	 * failed last, as of XRDMA_BROKEN; -EHOSTUNREACH: no path leads to the peer's device; 0: an
-	 * option of either side wants it so. Follows XRDMA_CONNECTED or XRDMA_RECOVERED. All works
-	 * as by RDMA, slower.
+	 * failed last at either side, as of XRDMA_BROKEN; of a device that brings no queue pair up
+	 * its error: -EADDRINUSE, another program has its UDP port; -ENODEV...; -EHOSTUNREACH: no
+	 * path leads to the peer's device, or the peer has none; 0: an option of either side wants
+	 * it so. Follows XRDMA_CONNECTED or XRDMA_RECOVERED. All works as by RDMA, slower.
 	 */
 	XRDMA_MOCKED,
 	/* RDMA works again, and carries it from now on; status 0. Nothing was lost, and nobody need

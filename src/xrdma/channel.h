@@ -327,8 +327,10 @@ void xr_keepalive_due(struct xr_timer *t);
 
 /* ---- queue pair: verbs_qp.c ---- */
 
-/* rdma: not if the channel goes by TCP: then all but the queue pair itself. */
-int xr_qp_new(struct xrdma_channel *ch, bool rdma);
+/* All that a queue pair needs, at first. rdma: it is to be one of the device. */
+int xr_qp_prepare(struct xrdma_channel *ch, bool rdma);
+/* One of the device, ready to be connected, at first or again; receives posted. Or none. */
+int xr_qp_open(struct xrdma_channel *ch);
 /* By TCP, if that is what was agreed. */
 int xr_qp_connect(struct xrdma_channel *ch, uint32_t gid_index);
 
@@ -352,8 +354,6 @@ void xr_qp_cache_free(struct xrdma_context *ctx);
 
 /* Reset it, for another connection; destroys it instead if it has not ended its work requests. */
 void xr_qp_reset(struct xrdma_channel *ch);
-/* Ready to be connected again, receives posted; without rdma there is none. */
-int xr_qp_rebuild(struct xrdma_channel *ch, bool rdma);
 void xr_qp_error(struct xrdma_channel *ch);
 void xr_qp_free(struct xrdma_channel *ch);
 

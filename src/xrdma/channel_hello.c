@@ -132,27 +132,38 @@ int xr_channel_choose_gid(struct xrdma_channel *ch, const struct xr_gid **ret_gi
 	return ret ? ret : xr_gid_choose(&ctx->gids, &want, ret_gid);
 }
 
+static int prepare(struct xrdma_channel *ch, bool rdma)
+{
+	int ret = xr_recovering(ch) ? 0 : xr_recover_enable(ch);
+
+	return ret || xr_recovering(ch) ? ret : xr_qp_prepare(ch, rdma);
+}
+
+/* A queue pair of the device, and the address that leads to it. */
+static int open_rdma(struct xrdma_channel *ch, const struct xr_gid **ret_gid)
+{
+	int ret = xr_channel_choose_gid(ch, ret_gid);
+
+	return ret ? ret : xr_qp_open(ch);
+}
+
 int xr_channel_say_hello(struct xrdma_channel *ch)
 {
 	uint8_t block[XR_HELLO_BYTES];
 	const struct xr_gid *gid = NULL;
 	bool rdma = !xr_mock_wanted(ch);
-	int ret = rdma ? xr_channel_choose_gid(ch, &gid) : 0;
+	int ret = prepare(ch, rdma);
 
-	if (ret && xr_mock_instead(ch, ret)) {
-		rdma = false;
-		ret = 0;
+	if (!ret && rdma) {
+		ret = open_rdma(ch, &gid);
+		if (ret && xr_mock_instead(ch, ret))
+			ret = 0;
 	}
-	if (!ret && !xr_recovering(ch))
-		ret = xr_recover_enable(ch);
-	if (ret)
-		return ret;
-	ch->gid_index = gid ? gid->index : 0;
-	ret = xr_recovering(ch) ? xr_qp_rebuild(ch, rdma) : xr_qp_new(ch, rdma);
 	if (!ret)
 		ret = fill_hello(ch, gid);
 	if (ret)
 		return ret;
+	ch->gid_index = gid ? gid->index : 0;
 	xr_channel_set_state(ch, XR_CH_HELLO);
 	return xr_channel_boot_send(ch, XR_BLOCK_HELLO, block, xr_hello_encode(&ch->ours, block));
 }
@@ -251,9 +262,10 @@ int xr_channel_got_hello(struct xrdma_channel *ch, const uint8_t *data, size_t l
 	}
 	if (!ret)
 		ret = agree(ch);
-	if (!ret)
-		ret = xr_qp_connect(ch, ch->gid_index);
 	if (ret)
+		return ret;
+	ret = xr_qp_connect(ch, ch->gid_index);
+	if (ret && !xr_mock_later(ch, ret))
 		return ret;
 	xr_channel_set_state(ch, XR_CH_READY);
 	return say_ready(ch);

@@ -4,7 +4,7 @@
  * lets the other speak first:
  *
  *	HELLO ->  <- HELLO	queue pairs exist, limits are agreed; both connect theirs
- *	READY ->  <- READY	both can receive
+ *	READY ->  <- READY	both can receive, or who cannot breaks, if TCP may take over
  *	          READ of the other's probe: the path works, and leads to who said HELLO
  *	OPEN  ->  <- OPEN	data may flow
  *
@@ -31,6 +31,11 @@ static int got_ready(struct xrdma_channel *ch, const uint8_t *data, size_t len)
 	if (len >= XR_TOKEN_BYTES && !xr_recovering(ch)) {
 		ch->rec.their_token = get_be64(data);
 		ch->rec.resumable = true;
+	}
+	if (ch->mock.unlinked) {
+		xr_channel_set_state(ch, XR_CH_PROBING);
+		xr_channel_break(ch, ch->mock.unlinked, "its queue pair could not be connected");
+		return 0;
 	}
 	m = xr_msg_rx_new(ch->ctx);
 	if (!m)

@@ -16,7 +16,8 @@
 /* Types of the blocks of the bootstrap connection; boot.h frames them. */
 enum xr_block_type {
 	XR_BLOCK_HELLO = 1,
-	XR_BLOCK_READY,  /* my queue pair receives; a token to resume the channel by, or empty */
+	XR_BLOCK_READY,  /* my queue pair receives, or RESUME comes next; a token to resume the
+			    channel by, or empty */
 	XR_BLOCK_OPEN,   /* I have read your probe: data may flow; empty */
 	XR_BLOCK_REJECT, /* no connection, or not any more: status and reason */
 	XR_BLOCK_BYE,    /* closing in good order; empty */

@@ -19,6 +19,12 @@ static uint64_t interval_ns(const struct xrdma_channel *ch)
 	return ch->ctx->conf.mock_probe_ms * NSEC_PER_MSEC;
 }
 
+static void raise_level(struct xrdma_channel *ch)
+{
+	if (ch->mock.level < LEVELS)
+		ch->mock.level++;
+}
+
 /* ---- which of the two ---- */
 
 uint32_t xr_mock_offer(const struct xrdma_channel *ch)
@@ -51,19 +57,60 @@ bool xr_mock_wanted(const struct xrdma_channel *ch)
 	       (mock->mocked || mock->failures >= ch->ctx->conf.mock_after);
 }
 
+static void count_failure(struct xrdma_channel *ch, int status)
+{
+	ch->mock.failures++;
+	ch->mock.reason = status;
+}
+
 bool xr_mock_instead(struct xrdma_channel *ch, int status)
 {
 	if (ch->ctx->conf.transport == XR_TRANSPORT_RDMA)
 		return false;
-	ch->mock.reason = status;
-	ch->mock.failures++;
+	log_warn("channel %u has no queue pair: %s", ch->handle, xrdma_last_error());
+	count_failure(ch, status);
 	return xr_mock_wanted(ch);
+}
+
+bool xr_mock_later(struct xrdma_channel *ch, int status)
+{
+	if (ch->mock.by_tcp || !xr_mock_possible(ch) || !ch->ctx->conf.recovery_ms)
+		return false;
+	log_info("channel %u is not connected: %s", ch->handle, xrdma_last_error());
+	count_failure(ch, status);
+	ch->mock.unlinked = status;
+	return true;
 }
 
 static int unreachable(const struct xrdma_channel *ch)
 {
 	return xr_gid_reachable((enum xr_gid_type)ch->ours.gid_type, &ch->ours.gid,
 				(enum xr_gid_type)ch->theirs.gid_type, &ch->theirs.gid);
+}
+
+/* One side asks for TCP, and the other does not take it. */
+static int disagree(const struct xr_mock *mock)
+{
+	if (mock->failures)
+		return xr_error(mock->reason,
+				"RDMA does not work at this side (%s), and the peer does not take "
+				"TCP in its place: see its option transport",
+				strerror(-mock->reason));
+	return xr_error(-EPROTONOSUPPORT, "one side asks for TCP in place of RDMA, the other does "
+					  "not take it: see option transport of both");
+}
+
+/* Why, of what this side has seen no failure of. */
+static int reason_of_peer(const struct xrdma_channel *ch)
+{
+	if (!xr_recovering(ch))
+		return -EHOSTUNREACH;
+	return ch->ours.flags & XR_HELLO_TCP ? ch->rec.status : ch->rec.peer.status;
+}
+
+int xr_mock_status(const struct xrdma_channel *ch)
+{
+	return ch->mock.failures && !ch->mock.mocked ? ch->mock.reason : ch->rec.status;
 }
 
 /* Both sides come to the same: it follows from the two HELLOs alone. */
@@ -74,28 +121,32 @@ int xr_mock_agree(struct xrdma_channel *ch)
 	int ret = either & XR_HELLO_TCP ? 0 : unreachable(ch);
 
 	mock->by_tcp = ret || either & XR_HELLO_TCP;
+	mock->unlinked = 0;
 	if (!mock->by_tcp)
 		return 0;
 	if (!xr_mock_possible(ch))
-		return ret ? ret
-			   : xr_error(-EPROTONOSUPPORT,
-				      "one side asks for TCP in place of RDMA, the other does not "
-				      "take it: see option transport of both");
+		return ret ? ret : disagree(mock);
 	if (either & XR_HELLO_FORCED)
 		mock->reason = 0;
 	else if (ret)
 		mock->reason = ret;
-	else if (mock->failures == 0 && !mock->mocked) /* the peer has seen more of it */
-		mock->reason = xr_recovering(ch) ? ch->rec.status : -EHOSTUNREACH;
+	else if (mock->failures == 0 && !mock->mocked)
+		mock->reason = reason_of_peer(ch);
 	return 0;
 }
 
 void xr_mock_failed(struct xrdma_channel *ch, int status)
 {
-	if (ch->mock.by_tcp || status == -ECONNRESET) /* of a bystander: something else failed */
-		return;
-	ch->mock.failures++;
-	ch->mock.reason = status;
+	/* The latter is of a bystander: something else failed. */
+	if (!ch->mock.by_tcp && status != -ECONNRESET)
+		count_failure(ch, status);
+}
+
+void xr_mock_not_back(struct xrdma_channel *ch)
+{
+	if (ch->mock.back)
+		raise_level(ch);
+	ch->mock.back = false;
 }
 
 /* ---- probes: the queue pair ---- */
@@ -175,8 +226,7 @@ static void probe_failed(struct xrdma_channel *ch, const char *why)
 	log_debug("channel %u stays with TCP: %s", ch->handle, why);
 	drop_qp(ch);
 	mock->good = 0;
-	if (mock->level < LEVELS)
-		mock->level++;
+	raise_level(ch);
 	ch->ctx->stats.mock_probes_failed++;
 	schedule(ch);
 }

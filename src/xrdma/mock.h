@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * TCP in place of RDMA, while that does not work. TCP takes over when RDMA has failed to set up or
- * recover the channel mock_after times, or an option says so; both are one more recovery, whose
- * queue pairs are those of tcp_qp.h. Then the side that dialed asks for a pair of real ones apart,
- * and READs by it what the peer says is there; after mock_back_after such probes in a row RDMA
- * takes over, by one more recovery. Timer: the next probe.
+ * recover the channel mock_after times (to bring a queue pair up, or to READ by it), or an option
+ * says so; both are one more recovery, whose queue pairs are those of tcp_qp.h. At first it needs
+ * none if a side has no queue pair to offer. Then the side that dialed asks for a pair of real ones
+ * apart, and READs by it what the peer says is there; after mock_back_after such probes in a row
+ * RDMA takes over, by one more recovery. Timer: the next probe.
  */
 #ifndef XR_MOCK_H
 #define XR_MOCK_H
@@ -17,6 +18,7 @@ struct xr_mock {
 	bool mocked;       /* by TCP when it was open last: what the application knows */
 	bool back;         /* RDMA works again: the next attempt is by it */
 	int reason;        /* why by TCP: what failed last, or 0: an option of either side */
+	int unlinked;      /* why our queue pair is not connected, though we say READY */
 	unsigned failures; /* of RDMA in a row, to set up or recover */
 	unsigned level;    /* of back-off between probes */
 	/* probes */
@@ -39,13 +41,22 @@ uint32_t xr_mock_offer(const struct xrdma_channel *ch);
 bool xr_mock_wanted(const struct xrdma_channel *ch);
 /* There is no queue pair to offer. True: propose TCP instead. */
 bool xr_mock_instead(struct xrdma_channel *ch, int status);
+/*
+ * Our queue pair cannot be connected, and maybe the peer's is. True: TCP may take over, by a
+ * recovery; for that each needs the other's READY first.
+ */
+bool xr_mock_later(struct xrdma_channel *ch, int status);
 /* Both HELLOs are known: what they come to. */
 int xr_mock_agree(struct xrdma_channel *ch);
 
 /* Could TCP take over from a set-up that fails? */
 bool xr_mock_possible(const struct xrdma_channel *ch);
+/* Of a broken channel: what keeps it from RDMA, as far as this side knows. */
+int xr_mock_status(const struct xrdma_channel *ch);
 /* RDMA was tried, and did not work. */
 void xr_mock_failed(struct xrdma_channel *ch, int status);
+/* An attempt is over: if it was to go back to RDMA, the next is by TCP. */
+void xr_mock_not_back(struct xrdma_channel *ch);
 void xr_mock_opened(struct xrdma_channel *ch);
 /* The channel is open no more. */
 void xr_mock_stop(struct xrdma_channel *ch);

@@ -16,8 +16,8 @@
  *
  * An attempt that fails closes the TCP connection, so that nothing of it meets the next one. After
  * some that fail the queue pair is one over TCP (mock.c). Back to RDMA it is the same way, by a
- * break that is planned: nobody is told of it unless it fails. A set-up whose probe fails is
- * recovered too, if TCP may take over.
+ * break that is planned: nobody is told of it unless it fails. A set-up whose probe fails, or does
+ * not come to that since a queue pair cannot be connected, is recovered too, if TCP may take over.
  *
  * A peer that has no such channel (it was restarted) refuses: the channel ends with -ECONNRESET, at
  * once, since what it held for us is gone. If nobody listens at the peer's address, likewise. At
@@ -112,7 +112,7 @@ static void next_attempt(struct xrdma_channel *ch)
 	xr_channel_boot_close(ch);
 	ch->rec.sent = ch->rec.got = false;
 	ch->rec.attempts++;
-	ch->mock.back = false;
+	xr_mock_not_back(ch);
 }
 
 void xr_channel_break(struct xrdma_channel *ch, int status, const char *why)
@@ -180,7 +180,7 @@ void xr_recover_boot_lost(struct xrdma_channel *ch, int status, const char *why)
 	}
 	xr_channel_boot_close(ch);
 	rec->sent = rec->got = false;
-	ch->mock.back = false;
+	xr_mock_not_back(ch);
 	not_as_planned(ch, status);
 	if (ch->state != XR_CH_BREAKING && ch->state != XR_CH_WAITING)
 		xr_channel_break(ch, status, why);
@@ -266,7 +266,7 @@ static int say_resume(struct xrdma_channel *ch)
 		.token = ch->rec.their_token,
 		.epoch = ch->epoch,
 		.window = xr_window_export(&ch->win),
-		.status = ch->rec.status,
+		.status = xr_mock_status(ch),
 		.flags = ch->rec.planned ? XR_RESUME_PLANNED : 0,
 	};
 	uint8_t block[XR_RESUME_BYTES];

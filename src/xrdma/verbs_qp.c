@@ -154,7 +154,13 @@ static int open_qp(struct xrdma_channel *ch, uint32_t receives)
 	return ret;
 }
 
-int xr_qp_new(struct xrdma_channel *ch, bool rdma)
+/* For what the channel offered. */
+static uint32_t receives_of(const struct xrdma_channel *ch)
+{
+	return ch->ours.window + ch->ours.control;
+}
+
+int xr_qp_prepare(struct xrdma_channel *ch, bool rdma)
 {
 	struct xrdma_context *ctx = ch->ctx;
 	uint32_t receives;
@@ -164,21 +170,17 @@ int xr_qp_new(struct xrdma_channel *ch, bool rdma)
 	ret = size_queues(ch);
 	if (ret)
 		return ret;
-	receives = ch->ours.window + ch->ours.control;
+	receives = receives_of(ch);
 	ret = xr_cq_promise(ctx, (int32_t)receives + 1); /* and the beacon */
 	if (ret)
 		return ret;
 	ch->cq_promised = receives + 1;
-	if (!rdma)
+	if (ch->rq == &ch->own_rq)
 		return 0;
-	ret = open_qp(ch, receives);
+	ret = xr_rq_promise(ch->rq, receives);
 	if (!ret)
-		ret = xr_rq_promise(ch->rq, receives);
-	if (ret)
-		return ret;
-	if (ch->rq == &ctx->srq)
 		ch->rx_promised = receives;
-	return xr_mws_new(ch);
+	return ret;
 }
 
 /* What has not ended its work requests would touch memory after it. */
@@ -220,19 +222,11 @@ void xr_qp_reset(struct xrdma_channel *ch)
 		xr_rq_withdraw(&ch->own_rq, ch->own_rq.promised);
 }
 
-/* For what the channel offered. */
-static uint32_t receives_of(const struct xrdma_channel *ch)
-{
-	return ch->ours.window + ch->ours.control;
-}
-
-int xr_qp_rebuild(struct xrdma_channel *ch, bool rdma)
+int xr_qp_open(struct xrdma_channel *ch)
 {
 	uint32_t receives = receives_of(ch);
 	int ret;
 
-	if (!rdma)
-		return 0;
 	ch->rq = ch->rx_promised ? &ch->ctx->srq : &ch->own_rq;
 	if (ch->qp && to_init(ch->ctx, ch->qp)) /* the device has put it into error */
 		close_qp(ch);
@@ -240,7 +234,11 @@ int xr_qp_rebuild(struct xrdma_channel *ch, bool rdma)
 	ch->own_rq.stopped = false;
 	if (!ret && ch->rq == &ch->own_rq)
 		ret = xr_rq_promise(&ch->own_rq, receives);
-	return ret ? ret : xr_mws_new(ch);
+	if (!ret)
+		ret = xr_mws_new(ch);
+	if (ret)
+		close_qp(ch);
+	return ret;
 }
 
 static int to_rtr(struct xrdma_context *ctx, struct ibv_qp *qp, const struct xr_qp_link *link)

@@ -6,9 +6,12 @@ import time
 
 import hostile
 import lab
+import mock
+import xr
 
 URXE_STAT = os.path.join(lab.BUILD, 'tools', 'urxe-stat')
 PAIRS = 3
+CALLS = 400  # more than there is time for until the port has been tried again
 
 # Has the port until it is killed: as any program, or sharing it as ours do.
 HOLDER = '''
@@ -69,11 +72,16 @@ def shared_case(sides, ports, mislead):
     return f'{most} packets were handed over', f'{PAIRS} pairs of processes'
 
 
-def held_port(side, how, before, run):
-    """run() while another program has the port."""
+def hold(side, how, before=()):
     holder = side.spawn([*before, 'python3', '-c', HOLDER, how], urxe=False)
     if not lab.wait_for(lambda: 'bound' in lab.output(holder), 10):
-        return 'the port could not be taken', lab.output(holder)
+        raise OSError('the port could not be taken: ' + lab.output(holder))
+    return holder
+
+
+def held_port(side, how, before, run):
+    """run() while another program has the port."""
+    holder = hold(side, how, before)
     try:
         return run()
     finally:
@@ -97,6 +105,25 @@ def taken(side, ports, link):
     return None
 
 
+def instead(sides, port, which):
+    """libxrdma goes by TCP until the port is free, and both sides know why."""
+    holder = hold(sides[which], 'exclusive')
+    run = mock.Run(sides, port, list(xr.PLAIN) + mock.QUICK, CALLS)
+    wrong = run.wait('mocked: Address already in use')
+    lab.kill(holder)
+    wrong = wrong or run.wait('unmocked') or run.end()
+    if not wrong and run.text().count('UDP port 4791 is taken') != 1:
+        wrong = 'not said once, however often it is tried', run.text()
+    return wrong
+
+
+def never_instead(sides, port, which):
+    """Where TCP is not wanted the channel ends, and the client is told why."""
+    rdma = xr.PLAIN + ('XRDMA_TRANSPORT=force-rdma',)
+    return held_port(sides[which], 'exclusive', [], lambda: xr.Programs(
+        sides, port, rdma, rdma).refused('closed: .*queue pair to RTR: Address already in use'))
+
+
 def cases(sides, ports):
     yield 'veth: of processes that share the port each gets its own packets', \
         lambda: shared_case(sides, ports, False)
@@ -110,3 +137,8 @@ def cases(sides, ports):
             yield f'veth: the port is taken by {who}, URXE_LINK={link}', \
                 lambda h=how, b=before, l=link: held_port(
                     sides[0], h, b, lambda: taken(sides[0], ports, l))
+    for which, who in enumerate(('server', 'client')):
+        yield f'veth: xrdma: the port is taken at the {who}, and free again', \
+            lambda w=which: instead(sides, next(ports), w)
+        yield f'veth: xrdma: the port is taken at the {who}, TCP is not wanted', \
+            lambda w=which: never_instead(sides, next(ports), w)

@@ -426,18 +426,32 @@ static struct ibv_mw *alloc_few(struct ibv_pd *pd, enum ibv_mw_type type)
 	return NULL;
 }
 
-static void a_device_that_runs_out_of_them(void **state)
+static void run_out_of_them(struct rig *r, const char *options)
 {
 	struct xrdma_channel *ch;
+
+	rig_open(r, options);
+	alloc_mw = r->side[RIG_CLIENT].ctx->verbs->ops.alloc_mw;
+	r->side[RIG_CLIENT].ctx->verbs->ops.alloc_mw = alloc_few;
+	mws_left = 8 + 7;
+	rig_connect(r);
+	assert_int_equal(xrdma_connect(r->side[0].ctx, r->address, &rig_handlers, &r->side[0], &ch),
+			 0);
+}
+
+static void a_device_that_runs_out_of_them(void **state)
+{
 	struct rig r;
 
-	rig_open(&r, "mem_windows=type2 window=8");
-	alloc_mw = r.side[RIG_CLIENT].ctx->verbs->ops.alloc_mw;
-	r.side[RIG_CLIENT].ctx->verbs->ops.alloc_mw = alloc_few;
-	mws_left = 8 + 7;
-	rig_connect(&r);
-	assert_int_equal(xrdma_connect(r.side[0].ctx, r.address, &rig_handlers, &r.side[0], &ch),
-			 0);
+	run_out_of_them(&r, "mem_windows=type2 window=8");
+	rig_until(&r, r.side[RIG_CLIENT].n_mocked); /* the other is as it was */
+	assert_int_equal(r.side[RIG_CLIENT].n_connected, 2);
+	assert_int_equal(r.side[RIG_CLIENT].why_mocked, -ENOMEM);
+	rig_send(r.side[RIG_CLIENT].ch, LEN, 3);
+	rig_expect(&r, RIG_SERVER, LEN, 3);
+	rig_close(&r);
+
+	run_out_of_them(&r, "mem_windows=type2 window=8 transport=force-rdma");
 	rig_until(&r, r.side[RIG_CLIENT].n_closed);
 	assert_int_equal(r.side[RIG_CLIENT].status, -ENOMEM);
 	rig_send(r.side[RIG_SERVER].ch, LEN, 3); /* the other is as it was */

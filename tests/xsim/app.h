@@ -66,13 +66,15 @@ struct world {
 	struct app *apps[N_HOSTS]; /* NULL: none there now */
 	struct end *ends[MOST_ENDS];
 	uint32_t n_ends, n_procs;
-	bool harsh;  /* channels may end */
-	bool brief;  /* and no fault lasts for long */
-	bool lossy;  /* messages may be lost on purpose */
-	bool rights; /* regions are freed while they are in use */
-	bool fails;  /* completions may have any status */
-	bool quiet;  /* no more faults, no more traffic */
-	bool over;   /* channels close */
+	bool harsh;   /* channels may end */
+	bool brief;   /* and no fault lasts for long */
+	bool lossy;   /* messages may be lost on purpose */
+	bool rights;  /* regions are freed while they are in use */
+	bool fails;   /* completions may have any status */
+	bool refuses; /* NICs may bring up no queue pairs for a while */
+	bool calm;    /* and nothing else happens */
+	bool quiet;   /* no more faults, no more traffic */
+	bool over;    /* channels close */
 	uint32_t window, recovery_ms, n_clients, n_ops, n_slots, n_regions;
 	uint32_t meant_for[SLOTS]; /* the tag of the region that was put to */
 	bool reuse, shared, revokes;

@@ -47,6 +47,7 @@ void nic_begin(bool reuse_keys, bool rereg)
 		nic->next_qpn = 0x100 * (i + 1);
 		nic->reuse = reuse_keys;
 		nic->rereg = rereg;
+		nic->refused_until = 0;
 		nic->counts = (struct nic_counts){0};
 		nic->ibv = (struct ibv_device){.node_type = IBV_NODE_CA};
 		snprintf(nic->ibv.name, sizeof(nic->ibv.name), "sim%u", i);
@@ -116,6 +117,22 @@ void nic_break_one(const struct proc *proc)
 			return;
 		}
 	}
+}
+
+void nic_refuse(unsigned host, unsigned state, int error, uint64_t until)
+{
+	nics[host].refused = (enum ibv_qp_state)state;
+	nics[host].refusal = error;
+	nics[host].refused_until = until;
+}
+
+static bool refuses(const struct nic *nic, enum ibv_qp_state state)
+{
+	bool refused = sim.now < nic->refused_until && state == nic->refused;
+
+	if (refused)
+		sim_note("host %u refuses a queue pair", nic->host);
+	return refused;
 }
 
 /* ---- completions ---- */
@@ -450,8 +467,13 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct nic *nic = context_of(pd->context)->nic;
-	struct nic_qp *qp = must(calloc(1, sizeof(*qp)));
+	struct nic_qp *qp;
 
+	if (refuses(nic, IBV_QPS_RESET)) {
+		errno = nic->refusal;
+		return NULL;
+	}
+	qp = must(calloc(1, sizeof(*qp)));
 	if (nic->reuse && nic->n_free_qpns)
 		qp->ibv.qp_num = nic->free_qpns[--nic->n_free_qpns];
 	else
@@ -477,6 +499,8 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	struct nic_qp *qp = qp_of(ibv);
 
 	assert(mask & IBV_QP_STATE);
+	if (attr->qp_state != IBV_QPS_RESET && refuses(qp->nic, attr->qp_state))
+		return qp->nic->refusal;
 	switch (attr->qp_state) {
 	case IBV_QPS_ERR:
 		nic_qp_error(qp);

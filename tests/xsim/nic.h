@@ -26,6 +26,9 @@ struct nic {
 	uint32_t next_key, free_keys[NIC_KEYS], n_free_keys;
 	uint32_t next_qpn, free_qpns[256], n_free_qpns;
 	bool reuse, rereg;
+	enum ibv_qp_state refused; /* until then no queue pair comes to this state */
+	uint64_t refused_until;
+	int refusal;
 	struct nic_counts counts;
 };
 

@@ -63,6 +63,10 @@ static bool right_reason(const struct end *e, int status)
 		return e->connected;
 	if (status == -ECANCELED)
 		return e->close_asked && !e->connected;
+	/* TCP takes over where no queue pair comes up, but not if one that was up breaks so early.
+	 */
+	if (world.calm && world.mock)
+		return status == -ECONNRESET && !e->connected;
 	/* What both applications have outlives gentle faults. */
 	if (e->connected && !world.harsh && (world.brief || peer_connected(e)))
 		return false;
@@ -74,7 +78,11 @@ static bool right_reason(const struct end *e, int status)
 		return !e->connected;
 	case -ECONNREFUSED:
 		return !e->connected && world.harsh;
+	case -EADDRINUSE:
+	case -ENODEV:
+		return world.refuses;
 	case -EPROTO:
+		return world.lossy || (world.refuses && world.mock);
 	case -ESTALE:
 		return world.lossy;
 	case -EACCES:
@@ -82,7 +90,7 @@ static bool right_reason(const struct end *e, int status)
 	case -EKEYREVOKED:
 		return world.rights && world.revokes;
 	case -EIO:
-		return world.fails;
+		return world.fails || world.refuses;
 	default:
 		return false;
 	}

@@ -5,6 +5,7 @@
  */
 #include "app.h"
 
+#include <errno.h>
 #include <string.h>
 
 static struct {
@@ -255,6 +256,22 @@ static void decoy(void)
 	app_new_region(app);
 }
 
+/* Who has a channel by then has to bring one up again. */
+static void refuse(void)
+{
+	static const int errors[] = {EADDRINUSE, ENODEV, EIO, EPROTO};
+	unsigned host = any_host(), state = sim_below(4);
+	/* Without TCP to take over a device's EPROTO ends a channel as the peer's does. */
+	int error = errors[sim_below(world.mock ? 4 : 3)];
+	uint64_t time = some_time();
+
+	sim_note("host %u refuses state %u for %llu us: %d", host, state,
+		 (unsigned long long)time / USEC, error);
+	nic_refuse(host, state, error, sim.now + time);
+	if (sim_once_in(2))
+		break_one();
+}
+
 /* ---- */
 
 static void strike(void *owner, uint64_t arg)
@@ -267,7 +284,9 @@ static void strike(void *owner, uint64_t arg)
 
 	if (world.quiet)
 		return;
-	if (world.harsh && sim_once_in(3))
+	if (world.refuses && (world.calm || sim_once_in(3)))
+		refuse();
+	else if (world.harsh && sim_once_in(3))
 		harsh[sim_below(sizeof(harsh) / sizeof(harsh[0]))]();
 	else
 		gentle[sim_below(sizeof(gentle) / sizeof(gentle[0]))]();
@@ -296,6 +315,8 @@ void script_start(void)
 	world.brief = !world.harsh && script.cuts;
 	while (n--)
 		sim_after(USEC << sim_below(22), strike, NULL, 0);
+	if (world.refuses)
+		refuse(); /* of the first channels, too */
 }
 
 void script_end(void)
@@ -310,6 +331,7 @@ void script_end(void)
 	for (unsigned i = 0; i < N_HOSTS; i++) {
 		struct app *app = world.apps[i];
 
+		nic_refuse(i, 0, 0, 0);
 		for (unsigned k = 0; k < N_HOSTS; k++)
 			open_path(NULL, i | k << 4 | 0x300);
 		if (i > world.n_clients)

@@ -148,6 +148,9 @@ void nic_begin(bool reuse_keys, bool rereg);
 void nic_end(void);
 /* The process is no more: its queue pairs are silent, and it is given no completions. */
 void nic_vanish(const struct proc *proc);
+/* Queue pairs of the host's NIC do not come to a state (0: they are not made; 1..3: INIT, RTR, RTS)
+ * before `until`, for this errno value. */
+void nic_refuse(unsigned host, unsigned state, int error, uint64_t until);
 /* One queue pair of the process, chosen at random, goes into error. */
 void nic_break_one(const struct proc *proc);
 struct nic_counts nic_counts(void);

@@ -205,10 +205,12 @@ static void set_up(uint64_t seed)
 		.n_ops = 10 + sim_below(60),
 		.seed = (uint32_t)seed,
 		.revokes = seed % 3 == 0,
-		.mock = seed % 5 == 1, /* none of seeds.txt that is older than the mock */
-		.n_lines = seed % 16 == 3 ? 4 : 1, /* nor any of those */
+		.mock = seed % 5 == 1,        /* none of seeds.txt that is older than the mock */
+		.refuses = seed % 7 % 6 == 0, /* nor any of those */
+		.n_lines = seed % 16 == 3 ? 4 : 1, /* nor of those */
 		.max_dials = 1 + seed / 16 % 2,
 	};
+	world.calm = world.refuses && seed % 2;
 	if (world.harsh)
 		world.recovery_ms = 1000 + sim_below(4000);
 	sim_note("%s, %u clients, %u channels each, window %u, keys %s, receives %s%s",
