@@ -152,8 +152,10 @@ static void m11_on_the_way_back(void **state)
 	to_tcp(&r);
 	set_both(&r, "filter", "");
 	rig_until(&r, inside(&r, RIG_CLIENT)->rec.planned);
+	inside(&r, RIG_CLIENT)->mock.level = 0;
 	refuse(&r, RIG_SERVER, IBV_QPS_RTR, EADDRINUSE);
 	rig_until(&r, r.side[0].n_recovered == 2 && both(&r, XRDMA_TCP));
+	assert_true(inside(&r, RIG_CLIENT)->mock.level > 0); /* it is not asked again so soon */
 	assert_int_equal(r.side[0].n_mocked, 1);
 	assert_int_equal(r.side[0].n_unmocked, 0);
 	and_back(&r);
@@ -209,8 +211,8 @@ static void m11_where_one_side_does_not_want_tcp(void **state)
 static void m11_where_the_peer_does_not_want_tcp(void **state)
 {
 	static const char *const options[][2] = {
-		{"transport=auto", "transport=force-rdma"},
-		{"transport=force-rdma", "transport=auto"},
+		{"transport=auto srq=on", "transport=force-rdma"},
+		{"transport=force-rdma", "transport=auto srq=on"},
 	};
 
 	for (unsigned side = 0; side < RIG_SIDES; side++) {
@@ -227,6 +229,8 @@ static void m11_where_the_peer_does_not_want_tcp(void **state)
 			assert_int_equal(r.side[!side].status, -EPROTONOSUPPORT);
 			assert_non_null(strstr(said, "see option transport of both"));
 		}
+		/* Nor was a queue pair waited for that never came up. */
+		assert_false(r.side[side].ctx->no_last_wqe);
 		rig_close(&r);
 	}
 }
