@@ -228,32 +228,62 @@ static void expect_mtu(enum ibv_mtu mtu)
 	assert_int_equal(attr.active_mtu, mtu);
 }
 
-/* An MTU that has grown can be used by the next connection, one that has shrunk no more. */
-static void test_mtu(void **state)
+/* One in INIT. */
+static void open_init(struct end *e)
 {
-	const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
-				   .path_mtu = IBV_MTU_2048,
-				   .dest_qp_num = 1,
-				   .ah_attr = {.is_global = 1, .port_num = 1}};
 	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1};
-	struct end e;
 
-	end_open(&e, context);
-	end_qp(&e, false);
+	end_open(e, context);
+	end_qp(e, false);
 	assert_int_equal(
-		ibv_modify_qp(e.qp, &init,
+		ibv_modify_qp(e->qp, &init,
 			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
 		0);
+}
+
+/* Connected to one of this interface. */
+static int to_rtr(const struct end *e, enum ibv_mtu mtu)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+				   .path_mtu = mtu,
+				   .dest_qp_num = 1,
+				   .ah_attr = {.is_global = 1, .port_num = 1}};
+
 	attr.ah_attr.grh.sgid_index = (uint8_t)index_of("192.0.2.1");
 	assert_int_equal(
 		ibv_query_gid(context, 1, attr.ah_attr.grh.sgid_index, &attr.ah_attr.grh.dgid), 0);
+	return ibv_modify_qp(e->qp, &attr,
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				     IBV_QP_MIN_RNR_TIMER);
+}
+
+/* Before this process has the port another has it, and does not share it. */
+static void test_taken_port(void **state)
+{
+	const struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(4791)};
+	int stranger = socket(AF_INET6, SOCK_DGRAM, 0);
+	struct end e;
+
+	assert_int_equal(bind(stranger, (const struct sockaddr *)&any, sizeof(any)), 0);
+	open_init(&e);
+	assert_int_equal(to_rtr(&e, IBV_MTU_1024), EADDRINUSE);
+	close(stranger);
+	assert_int_equal(to_rtr(&e, IBV_MTU_1024), 0);
+	end_close(&e, false);
+}
+
+/* An MTU that has grown can be used by the next connection, one that has shrunk no more. */
+static void test_mtu(void **state)
+{
+	struct end e;
+
+	open_init(&e);
 	expect_mtu(IBV_MTU_1024);
-	assert_int_equal(ibv_modify_qp(e.qp, &attr, mask), EINVAL);
+	assert_int_equal(to_rtr(&e, IBV_MTU_2048), EINVAL);
 	sh("ip link set v0 mtu 3000");
 	expect_mtu(IBV_MTU_2048);
-	assert_int_equal(ibv_modify_qp(e.qp, &attr, mask), 0);
+	assert_int_equal(to_rtr(&e, IBV_MTU_2048), 0);
 	sh("ip link set v0 mtu 400");
 	expect_mtu(IBV_MTU_256);
 	sh("ip link set v0 mtu 1500; ip addr replace fd01::1/64 dev v0 nodad"); /* below 1280 no
@@ -297,9 +327,9 @@ static void test_new_address(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gid_table),     cmocka_unit_test(test_mtu),
-		cmocka_unit_test(test_new_address),   cmocka_unit_test(test_down_and_up),
-		cmocka_unit_test(test_unread_events),
+		cmocka_unit_test(test_taken_port),  cmocka_unit_test(test_gid_table),
+		cmocka_unit_test(test_mtu),         cmocka_unit_test(test_new_address),
+		cmocka_unit_test(test_down_and_up), cmocka_unit_test(test_unread_events),
 	};
 
 	make_network();
