@@ -21,7 +21,7 @@
 
 /* Queue pair numbers are spread well enough as they are. */
 #define HASH_FUNCTION(key, len, hash) ((hash) = *(const uint32_t *)(key)*2654435761U)
-#define HASH_NONFATAL_OOM             1 /* else it calls exit(); see xr_qp_new() */
+#define HASH_NONFATAL_OOM             1 /* else it calls exit(); see xr_qp_open() */
 #include <uthash.h>
 
 enum xr_ch_state {

@@ -11,7 +11,7 @@ import xr
 
 URXE_STAT = os.path.join(lab.BUILD, 'tools', 'urxe-stat')
 PAIRS = 3
-CALLS = 400  # more than there is time for until the port has been tried again
+CALLS = 300  # more than there is time for until the port has been tried again
 
 # Has the port until it is killed: as any program, or sharing it as ours do.
 HOLDER = '''
