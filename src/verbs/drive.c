@@ -8,8 +8,9 @@
 #include "verbs/settings.h"
 
 enum {
-	RX_BUDGET = 64,
-	TX_BUDGET = 256, /* frames for one destination in one round */
+	SHM_RX_BUDGET = 64,
+	UDP_RX_BUDGET = 256, /* between two ACKs, if as many wait */
+	TX_BUDGET = 256,     /* frames for one destination in one round */
 	SERVICE_BUDGET = 256,
 	CLOCK_STRIDE = 32, /* empty rounds between two looks at the timers */
 	HAND_OVER_ROUNDS = 4,
@@ -157,7 +158,7 @@ static unsigned receive_udp(struct urxe_context *ctx)
 	}
 	if (!d->udp_credit)
 		return 0;
-	n = urxe_udp_poll(ctx->udp, deliver_udp, ctx, RX_BUDGET);
+	n = urxe_udp_poll(ctx->udp, deliver_udp, ctx, UDP_RX_BUDGET);
 	if (n)
 		d->udp_credit = UDP_CREDIT;
 	else if (--d->udp_credit == 0)
@@ -328,7 +329,7 @@ static bool progress(struct urxe_context *ctx, bool polled)
 		service_shm(ctx);
 	busy = receive_udp(ctx) > 0;
 	d->heard = busy && polled;
-	busy |= urxe_shm_poll(ctx->shm, deliver, ctx, RX_BUDGET) > 0;
+	busy |= urxe_shm_poll(ctx->shm, deliver, ctx, SHM_RX_BUDGET) > 0;
 	d->active |= busy;
 	if (due)
 		urxe_engine_advance(ctx->engine, d->now_ns);

@@ -68,7 +68,7 @@ static const struct setting table[] = {
 	{"URXE_WINDOW", "packets",
 	 "Unacknowledged packets of one QP over UDP at most, and what half of\n"
 	 "the granted URXE_RCVBUF holds.",
-	 .min = 1, .max = 65536, .def = 256, .kind = NUMBER, FIELD(window_pkts)},
+	 .min = 1, .max = 65536, .def = 1024, .kind = NUMBER, FIELD(window_pkts)},
 	{"URXE_ECN", "",
 	 "Congestion control of RC, UC and XRC over UDP: switches may mark packets\n"
 	 "instead of dropping them, and who hears of it sends more slowly (DCQCN).",
