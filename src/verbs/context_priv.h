@@ -71,7 +71,7 @@ struct drive {
 	bool held;             /* the last round kept acknowledgements back */
 	bool heard;            /* packets came by UDP at its last poll; it did nothing since */
 	struct habit answers;  /* it then sends something first thing */
-	uint64_t posted_ns;    /* when it posted last since it polled last; 0: it has not */
+	uint64_t posted_ns;    /* when it last posted for UDP since it polled; 0: it has not */
 	struct habit returns;  /* it then polls soon */
 	bool armed;            /* peers ring the doorbell */
 

@@ -271,7 +271,8 @@ void urxe_drive_posted(struct urxe_context *ctx)
 	if (d->heard)
 		kept(&d->answers);
 	d->heard = false;
-	d->posted_ns = urxe_drive_now(ctx);
+	if (list_linked(&ctx->udp_txq.active))
+		d->posted_ns = urxe_drive_now(ctx);
 	send_all(ctx, false, more);
 }
 
@@ -284,7 +285,7 @@ static void note_return(struct urxe_context *ctx)
 		return;
 	if (urxe_drive_now(ctx) - d->posted_ns < RETURN_NS)
 		kept(&d->returns);
-	else if (ctx->udp && urxe_udp_unsent(ctx->udp))
+	else if (urxe_udp_unsent(ctx->udp))
 		broken(&d->returns);
 	d->posted_ns = 0;
 }
