@@ -19,7 +19,7 @@ static void run(struct xr_bench *bench, const struct xr_test *test)
 			.request_bytes = direction == XR_DIRECTION_IN ? ASK_BYTES : bytes,
 			.reply_bytes = direction == XR_DIRECTION_OUT ? 0 : bytes,
 			/* Enough to keep both sides busy, few enough to stay in a cache. */
-			.in_flight = xr_or(bench->options->in_flight, bytes > 262144 ? 4 : 16),
+			.in_flight = xr_or(bench->options->in_flight, bytes > 262144 ? 2 : 16),
 			.channels = xr_or(bench->options->channels, 1),
 			.contexts = 1,
 			.threads = 1,
