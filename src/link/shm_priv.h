@@ -78,8 +78,7 @@ struct urxe_shm {
 	bool armed;
 	bool heavy;     /* our fences before sleeping are */
 	uint64_t awake; /* packets taken since we slept last */
-	/* So many of them make a heavy fence cheaper than their light ones. UINT64_MAX: never
-	 * heavy. */
+	/* So many of them make a heavy fence cheaper than light ones; UINT64_MAX: not to be had. */
 	uint64_t heavy_worth;
 	unsigned n_in;
 	unsigned next; /* place in in[] where polling goes on */

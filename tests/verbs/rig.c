@@ -123,18 +123,21 @@ void end_close(struct end *e, bool close_context)
 	free(e->buf);
 }
 
+void pair_connect(struct end *a, struct end *b)
+{
+	const struct end_address to_a = end_address(a), to_b = end_address(b);
+
+	end_connect(a, &to_b);
+	end_connect(b, &to_a);
+}
+
 void pair_open(struct end *a, struct end *b, bool one_context)
 {
-	struct end_address to_a, to_b;
-
 	end_open(a, NULL);
 	end_open(b, one_context ? a->context : NULL);
 	end_qp(a, true);
 	end_qp(b, false);
-	to_a = end_address(a);
-	to_b = end_address(b);
-	end_connect(a, &to_b);
-	end_connect(b, &to_a);
+	pair_connect(a, b);
 }
 
 void pair_close(struct end *a, struct end *b, bool one_context)

@@ -61,6 +61,9 @@ struct end_address end_address(const struct end *e);
 void end_connect(struct end *e, const struct end_address *to);
 void end_close(struct end *e, bool close_context);
 
+/* Two ends of this process that have their QPs: RESET to RTS. */
+void pair_connect(struct end *a, struct end *b);
+
 /* Two connected ends in this process: in one context, or in two. */
 void pair_open(struct end *a, struct end *b, bool one_context);
 void pair_close(struct end *a, struct end *b, bool one_context);

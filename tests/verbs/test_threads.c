@@ -34,17 +34,13 @@ static void write_and_check(struct end *a, struct end *b, unsigned seed)
 static void *traffic(void *arg)
 {
 	unsigned seed = (unsigned)(uintptr_t)arg * 100000;
-	struct end_address to_a, to_b;
 	struct end a, b;
 
 	end_open(&a, context);
 	end_open(&b, context);
 	end_qp(&a, false);
 	end_qp(&b, false);
-	to_a = end_address(&a);
-	to_b = end_address(&b);
-	end_connect(&a, &to_b);
-	end_connect(&b, &to_a);
+	pair_connect(&a, &b);
 	for (unsigned i = 0; i < N_ROUNDS; i++)
 		write_and_check(&a, &b, seed + i);
 	end_close(&a, false);

@@ -58,17 +58,12 @@ static void complete(struct end *from)
 /* Without a timeout: nothing is sent again, and so helps what was left. */
 static void open_and_get_used(struct end *a, struct end *b)
 {
-	struct end_address to_a, to_b;
-
 	end_open(a, NULL);
 	end_open(b, NULL);
 	a->timeout = 0;
 	end_qp(a, false);
 	end_qp(b, false);
-	to_a = end_address(a);
-	to_b = end_address(b);
-	end_connect(a, &to_b);
-	end_connect(b, &to_a);
+	pair_connect(a, b);
 	for (int i = 0; i < HABIT; i++) {
 		post(a, b, 1);
 		complete(a);
