@@ -284,13 +284,6 @@ unsigned urxe_pcap_add(struct urxe_pcap *pcap, const char *name, const char *des
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
-static bool is_ipv4(const struct urxe_gid *gid)
-{
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-	return memcmp(gid->raw, mapped, sizeof(mapped)) == 0;
-}
-
 /* The sum of RFC 1071 over an even number of bytes; fold() ends it. */
 static uint32_t sum16(uint32_t sum, const uint8_t *p, size_t len)
 {
@@ -344,7 +337,7 @@ static void put_ipv6(uint8_t *ip, const struct urxe_path *path, uint16_t udp_len
 /* The headers in front of a packet of len bytes that lies behind them already, and its ICRC. */
 static void wrap(uint8_t *frame, const struct urxe_path *path, size_t len)
 {
-	bool v4 = is_ipv4(&path->dgid);
+	bool v4 = urxe_gid_is_v4(&path->dgid);
 	uint8_t *ip = frame + ETH_LEN, *udp = ip + (v4 ? IPV4_LEN : IPV6_LEN);
 	uint8_t *packet = udp + UDP_LEN;
 	uint16_t udp_len = (uint16_t)(UDP_LEN + len + ICRC_LEN);
@@ -385,7 +378,7 @@ static uint64_t realtime_ns(void)
 static uint8_t *begin_packet(struct urxe_pcap *pcap, unsigned interface,
 			     const struct urxe_path *path, size_t len, size_t *ret_start)
 {
-	size_t head = ETH_LEN + (is_ipv4(&path->dgid) ? IPV4_LEN : IPV6_LEN) + UDP_LEN;
+	size_t head = ETH_LEN + (urxe_gid_is_v4(&path->dgid) ? IPV4_LEN : IPV6_LEN) + UDP_LEN;
 	uint32_t frame_len = (uint32_t)(head + len + ICRC_LEN);
 	uint64_t now = realtime_ns();
 
@@ -402,8 +395,8 @@ static void end_packet(struct urxe_pcap *pcap, size_t start, const struct urxe_p
 		       size_t len, uint32_t direction)
 {
 	uint8_t *frame = pcap->buf + pcap->len;
-	size_t frame_len =
-		ETH_LEN + (is_ipv4(&path->dgid) ? IPV4_LEN : IPV6_LEN) + UDP_LEN + len + ICRC_LEN;
+	size_t frame_len = ETH_LEN + (urxe_gid_is_v4(&path->dgid) ? IPV4_LEN : IPV6_LEN) + UDP_LEN +
+			   len + ICRC_LEN;
 
 	wrap(frame, path, len);
 	memset(frame + frame_len, 0, -frame_len & 3);

@@ -248,13 +248,6 @@ int urxe_udp_open_families(struct urxe_udp *udp)
 	return 0;
 }
 
-static bool is_loopback(const struct urxe_gid *gid)
-{
-	static const struct urxe_gid v6 = {.raw = {[15] = 1}};
-
-	return udp_gid_family(gid) == UDP_V4 ? gid->raw[12] == 127 : !memcmp(gid, &v6, sizeof(v6));
-}
-
 /* Sockets are bound to our address where there is only one of the family. */
 static void find_sole_addrs(struct urxe_udp *udp)
 {
@@ -263,7 +256,7 @@ static void find_sole_addrs(struct urxe_udp *udp)
 	for (unsigned i = 0; i < udp->n_addrs; i++) {
 		enum udp_family f = udp_gid_family(&udp->addr[i].gid);
 
-		if (is_loopback(&udp->addr[i].gid))
+		if (urxe_gid_is_loopback(&udp->addr[i].gid))
 			continue;
 		udp->sole[f] = udp->addr[i];
 		udp->has_sole[f] = n[f]++ == 0;

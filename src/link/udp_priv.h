@@ -111,9 +111,7 @@ struct urxe_udp {
 
 static inline enum udp_family udp_gid_family(const struct urxe_gid *gid)
 {
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-	return memcmp(gid->raw, mapped, sizeof(mapped)) ? UDP_V6 : UDP_V4;
+	return urxe_gid_is_v4(gid) ? UDP_V4 : UDP_V6;
 }
 
 static inline void udp_gid_from_v4(struct urxe_gid *gid, struct in_addr addr)

@@ -16,19 +16,7 @@
 
 enum { DEFAULT_HOP_LIMIT = 64, MIN_WINDOW = 8, ECN_MASK = 3, ECN_ECT0 = 2 };
 
-static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
-static const struct urxe_gid v6_loopback = {.raw = {[15] = 1}};
 static const struct urxe_gid zero_gid;
-
-static bool gid_is_v4(const struct urxe_gid *gid)
-{
-	return memcmp(gid->raw, v4_mapped, sizeof(v4_mapped)) == 0;
-}
-
-static bool gid_is_loopback(const struct urxe_gid *gid)
-{
-	return gid_is_v4(gid) ? gid->raw[12] == 127 : memcmp(gid, &v6_loopback, sizeof(*gid)) == 0;
-}
 
 int urxe_context_claim_qpns(struct urxe_context *ctx)
 {
@@ -96,7 +84,8 @@ static void open_udp_if_remote(struct urxe_context *ctx)
 	struct urxe_gid gid;
 
 	for (unsigned i = 0; i < URXE_MAX_GIDS; i++)
-		remote = remote || (urxe_device_gid(ctx->dev, i, &gid) && !gid_is_loopback(&gid));
+		remote = remote ||
+			 (urxe_device_gid(ctx->dev, i, &gid) && !urxe_gid_is_loopback(&gid));
 	if (remote && open_udp(ctx))
 		log_warn(
 			"%s: UDP port %u: %s; peers outside this network namespace cannot reach it",
@@ -147,13 +136,13 @@ static int probe_route(const struct urxe_gid *sgid, const struct urxe_gid *dgid)
 {
 	struct sockaddr_in from4 = {.sin_family = AF_INET}, to4 = from4;
 	struct sockaddr_in6 from6 = {.sin6_family = AF_INET6}, to6 = from6;
-	bool v4 = gid_is_v4(sgid);
+	bool v4 = urxe_gid_is_v4(sgid);
 	const void *from = v4 ? (void *)&from4 : &from6, *to = v4 ? (void *)&to4 : &to6;
 	socklen_t len = v4 ? sizeof(from4) : sizeof(from6);
 	int fd, ret = 0;
 
-	memcpy(&from4.sin_addr, sgid->raw + sizeof(v4_mapped), sizeof(from4.sin_addr));
-	memcpy(&to4.sin_addr, dgid->raw + sizeof(v4_mapped), sizeof(to4.sin_addr));
+	memcpy(&from4.sin_addr, sgid->raw + URXE_GID_V4, sizeof(from4.sin_addr));
+	memcpy(&to4.sin_addr, dgid->raw + URXE_GID_V4, sizeof(to4.sin_addr));
 	memcpy(&from6.sin6_addr, sgid, sizeof(from6.sin6_addr));
 	memcpy(&to6.sin6_addr, dgid, sizeof(to6.sin6_addr));
 	to4.sin_port = to6.sin6_port = htons(4791);
@@ -207,7 +196,7 @@ static int check_av(const struct urxe_context *ctx, const struct ibv_ah_attr *av
 		log_error("%s: the destination GID is all zero", name);
 		return -EINVAL;
 	}
-	if (urxe_gid_is_multicast(dgid) && gid_is_v4(dgid) != gid_is_v4(ret_sgid)) {
+	if (urxe_gid_is_multicast(dgid) && urxe_gid_is_v4(dgid) != urxe_gid_is_v4(ret_sgid)) {
 		log_error("%s: GID %u is not of the multicast group's IP family: choose another "
 			  "source GID",
 			  name, av->grh.sgid_index);

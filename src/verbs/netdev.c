@@ -37,14 +37,9 @@ static bool gid_from_sockaddr(const struct sockaddr *sa, struct urxe_gid *ret_gi
 	}
 }
 
-static bool is_mapped(const struct urxe_gid *gid)
-{
-	return memcmp(gid->raw, mapped_prefix, sizeof(mapped_prefix)) == 0;
-}
-
 static unsigned gid_rank(const struct urxe_gid *gid)
 {
-	if (is_mapped(gid))
+	if (urxe_gid_is_v4(gid))
 		return 0;
 	return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80 ? 2 : 1;
 }
@@ -246,7 +241,7 @@ bool urxe_gid_is_local(const struct urxe_gid *gid)
 {
 	bool is_local;
 
-	if (is_mapped(gid) && gid->raw[12] == IN_LOOPBACKNET)
+	if (urxe_gid_is_v4(gid) && gid->raw[12] == IN_LOOPBACKNET)
 		return true;
 	pthread_mutex_lock(&local.lock);
 	is_local = local_has(gid);

@@ -17,13 +17,30 @@ struct urxe_gid {
 	uint8_t raw[16];
 };
 
-/* IPv6's ff00::/8, or IPv4's 224.0.0.0/4 mapped: how RoCEv2 writes a group (annex A17.3.1). */
+enum { URXE_GID_V4 = 12 }; /* where a mapped IPv4 address begins */
+
+/* An IPv4 address, mapped as RoCEv2 writes it (annex A17.3.1). */
+static inline bool urxe_gid_is_v4(const struct urxe_gid *gid)
+{
+	static const uint8_t mapped[URXE_GID_V4] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(gid->raw, mapped, sizeof(mapped)) == 0;
+}
+
+/* IPv6's ff00::/8, or IPv4's 224.0.0.0/4. */
 static inline bool urxe_gid_is_multicast(const struct urxe_gid *gid)
 {
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
 	return gid->raw[0] == 0xff ||
-	       (memcmp(gid->raw, mapped, sizeof(mapped)) == 0 && (gid->raw[12] & 0xf0) == 0xe0);
+	       (urxe_gid_is_v4(gid) && (gid->raw[URXE_GID_V4] & 0xf0) == 0xe0);
+}
+
+/* ::1, or 127.0.0.0/8. */
+static inline bool urxe_gid_is_loopback(const struct urxe_gid *gid)
+{
+	static const struct urxe_gid v6 = {.raw = {[15] = 1}};
+
+	return urxe_gid_is_v4(gid) ? gid->raw[URXE_GID_V4] == 127
+				   : memcmp(gid, &v6, sizeof(v6)) == 0;
 }
 
 /* The network side of a packet. Fixed when a QP reaches RTR or when an address handle is made. */

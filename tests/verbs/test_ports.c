@@ -297,7 +297,6 @@ static void test_mtu(void **state)
 static void test_new_address(void **state)
 {
 	struct end a, b;
-	struct end_address to_a, to_b;
 	struct ibv_wc wc;
 
 	end_open(&a, context);
@@ -306,10 +305,7 @@ static void test_new_address(void **state)
 	end_qp(&b, false); /* opens the links */
 	sh("ip addr add 192.0.2.9/24 dev v0");
 	a.gid_index = (uint8_t)await_address("192.0.2.9");
-	to_a = end_address(&a);
-	to_b = end_address(&b);
-	end_connect(&a, &to_b);
-	end_connect(&b, &to_a);
+	pair_connect(&a, &b);
 	end_recv(&b, 0, 0, 64);
 	{
 		struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
