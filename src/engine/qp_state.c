@@ -266,6 +266,7 @@ void qp_fail_sends(struct urxe_qp *qp)
 	qp->state = IBV_QPS_SQE;
 	while (qp->sq.head != qp->sq.tail)
 		qp_retire_send(qp, IBV_WC_WR_FLUSH_ERR);
+	qp->req.next_psn = qp->req.psn; /* what was begun and not sent whole never will be */
 }
 
 void qp_fail(struct urxe_qp *qp)
