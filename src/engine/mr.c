@@ -203,11 +203,29 @@ int mr_gather(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, u
 	return n_iov;
 }
 
+/* As nearly all lists are: the one look at its key is for all of it. */
+static int scatter_to_one(const struct urxe_pd *pd, const struct ibv_sge *sge, uint64_t off,
+			  const void *data, uint32_t len)
+{
+	const struct urxe_mr *mr = mr_by_lkey(pd, sge->lkey);
+	uint8_t *p = mr ? mr_at(mr, sge->addr, sge->length, IBV_ACCESS_LOCAL_WRITE) : NULL;
+
+	if (!p || off >= sge->length)
+		return p || !sge->length ? 0 : -EACCES;
+	if (!mr->is_null)
+		p += off;
+	if (len > sge->length - off)
+		len = sge->length - (uint32_t)off;
+	return mr_write(mr, p, data, len) ? 0 : -EACCES;
+}
+
 int mr_scatter(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, uint64_t off,
 	       const void *data, uint32_t len)
 {
 	const uint8_t *src = data;
 
+	if (n == 1)
+		return scatter_to_one(pd, sge, off, data, len);
 	if (!mr_check_sges(pd, sge, n, IBV_ACCESS_LOCAL_WRITE))
 		return -EACCES;
 	for (uint32_t i = 0; i < n && len > 0; i++) {

@@ -251,28 +251,20 @@ void qp_owes_ack(struct urxe_qp *qp)
 	activate(q);
 }
 
-static enum ibv_wc_opcode wc_opcode(uint8_t wr_opcode)
-{
-	switch (wr_opcode) {
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return IBV_WC_RDMA_WRITE;
-	case IBV_WR_RDMA_READ:
-		return IBV_WC_RDMA_READ;
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-		return IBV_WC_COMP_SWAP;
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		return IBV_WC_FETCH_ADD;
-	case IBV_WR_ATOMIC_WRITE:
-		return IBV_WC_ATOMIC_WRITE;
-	case IBV_WR_BIND_MW:
-		return IBV_WC_BIND_MW;
-	case IBV_WR_LOCAL_INV:
-		return IBV_WC_LOCAL_INV;
-	default:
-		return IBV_WC_SEND;
-	}
-}
+/* Of the opcodes that are posted. */
+static const uint8_t wc_opcode[] = {
+	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
+	[IBV_WR_SEND] = IBV_WC_SEND,
+	[IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
+	[IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
+	[IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
+	[IBV_WR_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE,
+	[IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
+	[IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
+};
 
 void qp_retire_send(struct urxe_qp *qp, enum ibv_wc_status status)
 {
@@ -284,13 +276,13 @@ void qp_retire_send(struct urxe_qp *qp, enum ibv_wc_status status)
 		qp->req.begun = sq->head;
 	if ((int32_t)(sq->cur - sq->head) < 0)
 		sq->cur = sq->head;
-	if (status == IBV_WC_SUCCESS && wc_opcode(w->opcode) == IBV_WC_SEND)
+	if (status == IBV_WC_SUCCESS && wc_opcode[w->opcode] == IBV_WC_SEND)
 		count(qp->engine, URXE_CNT_RDMA_SENDS);
 	if (status != IBV_WC_SUCCESS || w->signaled) {
 		struct ibv_wc wc = {
 			.wr_id = w->wr_id,
 			.status = status,
-			.opcode = wc_opcode(w->opcode),
+			.opcode = wc_opcode[w->opcode],
 			.qp_num = qp->qpn,
 			.byte_len = status == IBV_WC_SUCCESS ? w->length : 0,
 		};

@@ -233,7 +233,7 @@ static inline bool type_is_connected(enum ibv_qp_type type)
 
 static inline uint32_t psns_of(const struct urxe_qp *qp, uint32_t length)
 {
-	return length == 0 ? 1 : (uint32_t)(((uint64_t)length + qp->mtu - 1) / qp->mtu);
+	return length <= qp->mtu ? 1 : (uint32_t)(((uint64_t)length + qp->mtu - 1) / qp->mtu);
 }
 
 #endif

@@ -79,8 +79,10 @@ static bool local_access_ok(struct urxe_qp *qp, const struct send_wqe *w)
 	bool writes = w->opcode == IBV_WR_RDMA_READ || w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
 		      w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 
-	return w->is_inline ||
-	       mr_check_sges(qp->pd, w->sge, w->num_sge, writes ? IBV_ACCESS_LOCAL_WRITE : 0);
+	/* A single packet's payload is looked at when that is built, which is now. */
+	if (w->is_inline || (!writes && w->length <= qp->mtu))
+		return true;
+	return mr_check_sges(qp->pd, w->sge, w->num_sge, writes ? IBV_ACCESS_LOCAL_WRITE : 0);
 }
 
 static bool is_local(const struct send_wqe *w)
