@@ -152,11 +152,12 @@ static void drain_late(struct xr_timer *t)
 static int init_parts(struct xrdma_channel *ch)
 {
 	struct xrdma_context *ctx = ch->ctx;
-	uint32_t bits = xr_window_words(ctx->conf.window) * 64;
+	uint32_t words = xr_window_words(ctx->conf.window);
+	uint32_t places = xr_window_words(ctx->conf.window + XR_LATE) * 64;
 
-	ch->done_bits = calloc(bits / 64, sizeof(uint64_t));
-	ch->unacked = calloc(bits, sizeof(struct xrdma_msg *));
-	ch->unacked_mask = bits - 1;
+	ch->done_bits = calloc(words, sizeof(uint64_t));
+	ch->unacked = calloc(places, sizeof(struct xrdma_msg *));
+	ch->unacked_mask = places - 1;
 	if (!ch->done_bits || !ch->unacked)
 		return xr_error(-ENOMEM, "out of memory for a channel");
 	return xr_calls_init(ch);
@@ -260,13 +261,14 @@ static void drop_messages(struct xrdma_channel *ch)
 		xr_msg_sent_check(m);
 	}
 	ch->queued = 0;
+	xr_channel_let_go(ch);
 	for (uint16_t seq = ch->win.acked; seq != ch->win.next; seq++) {
 		struct xrdma_msg *m = ch->unacked[seq & ch->unacked_mask];
 
 		m->unacked = false;
 		xr_msg_sent_check(m);
 	}
-	ch->win.acked = ch->win.next;
+	ch->win.acked = ch->let_go = ch->win.next;
 	if (ch->probe)
 		xr_msg_put(ch->probe);
 	ch->probe = NULL;
@@ -419,6 +421,7 @@ static void close_step(struct xrdma_channel *ch)
 /* What is due after a batch of completions, or an event. */
 void xr_channel_settle(struct xrdma_channel *ch)
 {
+	xr_channel_let_go(ch);
 	xr_channel_pump(ch);
 	if (ch->state == XR_CH_OPEN && !ch->close_asked)
 		return; /* as nearly always */

@@ -102,6 +102,7 @@ enum {
 	/* Places of the send queue kept for the beacon and for control messages. */
 	XR_SPARE_BEACON = 1,
 	XR_SPARE_CONTROL = 2,
+	XR_LATE = 1,
 };
 
 struct xr_ch_counts {
@@ -148,6 +149,7 @@ struct xrdma_channel {
 	uint32_t queued;
 	struct xrdma_msg **unacked; /* by seq */
 	uint32_t unacked_mask;
+	uint16_t let_go; /* those before it are; at most XR_LATE less than win.acked */
 	uint64_t *done_bits;
 	bool bye_sent, bye_ended, bye_received, tcp_bye;
 
@@ -364,7 +366,8 @@ int xr_wc_status(struct xrdma_context *ctx, enum ibv_wc_status status);
 
 int xr_channel_send(struct xrdma_channel *ch, struct xrdma_msg *m, bool must);
 void xr_channel_pump(struct xrdma_channel *ch);
-void xr_channel_acked(struct xrdma_channel *ch, uint16_t from);
+void xr_channel_acked(struct xrdma_channel *ch);
+void xr_channel_let_go(struct xrdma_channel *ch);
 /* Messages up to `end` that the peer has not consumed go to the head of the queue again. */
 void xr_channel_requeue(struct xrdma_channel *ch, uint16_t end);
 void xr_channel_ack_due(struct xr_timer *t);

@@ -320,7 +320,6 @@ static int check(struct xrdma_channel *ch, struct xrdma_msg *m, const struct ibv
 
 void xr_channel_received(struct xrdma_channel *ch, struct xrdma_msg *m, const struct ibv_wc *wc)
 {
-	uint16_t acked = ch->win.acked;
 	const char *why = NULL;
 	struct xr_head h;
 	int ret;
@@ -347,7 +346,7 @@ void xr_channel_received(struct xrdma_channel *ch, struct xrdma_msg *m, const st
 		return;
 	}
 	ch->heard_at = ch->ctx->now;
-	xr_channel_acked(ch, acked);
+	xr_channel_acked(ch);
 	if (!xr_type_windowed(h.type))
 		accept_control(ch, m, h.type);
 	else if (ret == 1)

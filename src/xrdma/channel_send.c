@@ -336,13 +336,14 @@ void xr_channel_pump(struct xrdma_channel *ch)
 		wait_turn(ch);
 }
 
-/* The peer's application has consumed what lies between `from` and win.acked. */
-void xr_channel_acked(struct xrdma_channel *ch, uint16_t from)
+/* The peer's application has consumed what lies before win.acked. */
+void xr_channel_let_go(struct xrdma_channel *ch)
 {
-	for (uint16_t seq = from; seq != ch->win.acked; seq++) {
-		struct xrdma_msg *m = ch->unacked[seq & ch->unacked_mask];
+	while (ch->let_go != ch->win.acked) {
+		struct xrdma_msg **place = &ch->unacked[ch->let_go++ & ch->unacked_mask];
+		struct xrdma_msg *m = *place;
 
-		ch->unacked[seq & ch->unacked_mask] = NULL;
+		*place = NULL;
 		m->unacked = false;
 		if (m->mw)
 			xr_mw_due(ch, m);
@@ -350,6 +351,19 @@ void xr_channel_acked(struct xrdma_channel *ch, uint16_t from)
 			xr_export_let_go(ch, m->id);
 		xr_msg_sent_check(m);
 	}
+}
+
+/*
+ * win.acked has moved on. One small message, which is what a reply acknowledges, is let go when the
+ * answer to that is on its way; memory of others may be what the answer needs.
+ */
+void xr_channel_acked(struct xrdma_channel *ch)
+{
+	uint16_t n = (uint16_t)(ch->win.acked - ch->let_go);
+
+	if (n > XR_LATE ||
+	    (n && ch->unacked[ch->let_go & ch->unacked_mask]->origin != XR_FROM_SMALL))
+		xr_channel_let_go(ch);
 }
 
 void xr_channel_requeue(struct xrdma_channel *ch, uint16_t end)

@@ -8,6 +8,8 @@
 
 enum { FLAG_LARGE = 1, FLAG_TRACED = 2, FLAG_STAMPED = 4 };
 enum { MAX_ERRNO = 4095 };
+/* Of the first eight bytes: flags, and what is zero. */
+#define FIRST_FLAGS_AND_ZERO UINT64_C(0x00ff00ff00000000)
 
 /*
  * One row a type. body: bytes behind the header when the message is not large. Traced, it carries
@@ -183,19 +185,20 @@ static const char *parse_stamp(const uint8_t *p, struct xr_head *h)
 static bool parse_plain(const uint8_t *p, size_t size, const struct xr_bounds *bounds,
 			struct xr_head *ret_h)
 {
-	uint32_t len;
+	size_t len = size - XR_HDR_BYTES;
+	uint64_t first;
 
-	if (size < XR_HDR_BYTES || !p[0] || p[0] > XR_RSP || p[1] || p[3] ||
-	    get_be32(p + 12) != bounds->epoch)
+	if (size < XR_HDR_BYTES || len > bounds->small_bytes || len > bounds->max_bytes ||
+	    get_be64(p + 8) != ((uint64_t)len << 32 | bounds->epoch))
 		return false;
-	len = get_be32(p + 8);
-	if (len != size - XR_HDR_BYTES || len > bounds->small_bytes || len > bounds->max_bytes)
+	first = get_be64(p);
+	if ((first >> 56) - 1 >= XR_RSP || first & FIRST_FLAGS_AND_ZERO)
 		return false;
 	memset(ret_h, 0, offsetof(struct xr_head, at));
-	ret_h->type = (enum xr_type)p[0];
-	ret_h->ctrl_ack = p[2];
-	ret_h->id = get_be32(p + 4);
-	ret_h->len = len;
+	ret_h->type = (enum xr_type)(first >> 56);
+	ret_h->ctrl_ack = (uint8_t)(first >> 40);
+	ret_h->id = (uint32_t)first;
+	ret_h->len = (uint32_t)len;
 	ret_h->epoch = bounds->epoch;
 	return true;
 }

@@ -284,7 +284,7 @@ static int say_resume(struct xrdma_channel *ch)
 
 static void rebuild(struct xrdma_channel *ch)
 {
-	uint16_t acked = ch->win.acked, end = ch->win.next;
+	uint16_t end = ch->win.next;
 	int ret = xr_window_resume(&ch->win, &ch->rec.peer.window);
 
 	if (ret) {
@@ -292,7 +292,7 @@ static void rebuild(struct xrdma_channel *ch)
 		xr_channel_fail(ch, ret, "the peer's window and ours do not belong together");
 		return;
 	}
-	xr_channel_acked(ch, acked);
+	xr_channel_let_go(ch);
 	xr_channel_requeue(ch, end);
 	ch->peer_open = false;
 	ch->rec.keys_due = true;
