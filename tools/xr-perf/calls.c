@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Requests and replies. One reading of the clock per message: the end of a round trip is the
- * beginning of the next one of its slot.
+ * beginning of the next one of its slot. Its request goes first, what is to be done about the
+ * reply (checks, figures) while it is on its way: that is ours, not the middleware's.
  */
 #include "worker.h"
 
@@ -11,7 +12,7 @@
 
 static void launch(struct xr_slot *slot, uint64_t now_ns);
 
-static void check(struct xr_slot *slot, struct xrdma_msg *reply)
+static void check(const struct xr_slot *slot, uint32_t wanted, struct xrdma_msg *reply)
 {
 	struct xr_worker *w = slot->lane->end->worker;
 	const uint8_t *data = xrdma_msg_data(reply);
@@ -20,10 +21,10 @@ static void check(struct xr_slot *slot, struct xrdma_msg *reply)
 	uint32_t number = 0;
 
 	if (len != w->job->reply_bytes || xr_perf_head(data, len, &number) != XR_PERF_DATA ||
-	    number != slot->number) {
+	    number != wanted) {
 		w->wrong++;
-		xr_worker_note(w, "request %u was answered with %zu bytes for request %u",
-			       slot->number, len, number);
+		xr_worker_note(w, "request %u was answered with %zu bytes for request %u", wanted,
+			       len, number);
 		return;
 	}
 	if (!w->bench->options->verify ||
@@ -49,23 +50,24 @@ static void done(struct xrdma_channel *ch, int status, struct xrdma_msg *reply, 
 	struct xr_slot *slot = arg;
 	struct xr_end *end = slot->lane->end;
 	struct xr_worker *w = end->worker;
-	uint64_t now_ns = ticks_now_ns();
+	uint64_t now_ns = ticks_now_ns(), since_ns = slot->since_ns;
+	uint32_t number = slot->number;
 
 	w->pending--;
 	if (status) {
 		explain(w, status);
 		return;
 	}
+	if (xr_worker_wants(w, now_ns))
+		launch(slot, now_ns);
 	w->end_ns = now_ns;
 	if (w->measured) {
-		hist_add(&w->times, now_ns - slot->since_ns);
+		hist_add(&w->times, now_ns - since_ns);
 		end->messages++;
 	}
 	xr_worker_count(w, 1);
-	check(slot, reply);
+	check(slot, number, reply);
 	xrdma_msg_free(reply);
-	if (xr_worker_wants(w, now_ns))
-		launch(slot, now_ns);
 }
 
 static int call(struct xr_slot *slot)

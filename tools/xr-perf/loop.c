@@ -6,7 +6,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { LOOK_EVERY = 4096 /* idle turns */, SLEEP_MS = 100 };
+enum {
+	SPINS = 16,       /* polls in an idle turn: what goes on around it costs latency */
+	LOOK_EVERY = 256, /* idle turns */
+	SLEEP_MS = 100,
+};
 
 int xr_loop_init(struct xr_loop *loop, unsigned size, bool events)
 {
@@ -34,7 +38,7 @@ int xr_loop_add(struct xr_loop *loop, struct xrdma_context *ctx)
 	return 0;
 }
 
-static int turn_polling(struct xr_loop *loop)
+static int poll_all(struct xr_loop *loop)
 {
 	int sum = 0, n;
 
@@ -45,6 +49,15 @@ static int turn_polling(struct xr_loop *loop)
 		sum += n;
 	}
 	return sum;
+}
+
+static int turn_polling(struct xr_loop *loop)
+{
+	int n = 0;
+
+	for (unsigned i = 0; i < SPINS && n == 0; i++)
+		n = poll_all(loop);
+	return n;
 }
 
 int xr_loop_turn(struct xr_loop *loop, int timeout_ms)
