@@ -324,6 +324,9 @@ uint32_t urxe_qp_num(const struct urxe_qp *qp);
 enum ibv_qp_state urxe_qp_state(const struct urxe_qp *qp);
 void *urxe_qp_user(const struct urxe_qp *qp);
 
+/* Where all that it sends goes; NULL: nowhere yet, or (UD) each datagram to its own destination. */
+struct urxe_txq *urxe_qp_txq(const struct urxe_qp *qp);
+
 /*
  * As ibv_modify_qp (IBA 10.3, 11.2.5.2). route must be given when mask has IBV_QP_AV, else it may
  * be NULL. -EINVAL: transition, mask or value not allowed; nothing has changed then.

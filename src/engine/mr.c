@@ -174,16 +174,27 @@ bool mr_check_sges(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t
 	return true;
 }
 
+/* An element, from off on, as the bytes from `at` on of the payload. */
+static bool gather_from(const struct urxe_pd *pd, const struct ibv_sge *sge, uint64_t off,
+			uint32_t len, uint32_t at, struct iovec *ret_iov)
+{
+	const struct urxe_mr *mr = mr_by_lkey(pd, sge->lkey);
+	uint8_t *p = mr ? mr_payload(mr, mr_at(mr, sge->addr + off, len, 0), len, at) : NULL;
+
+	*ret_iov = (struct iovec){.iov_base = p, .iov_len = len};
+	return p;
+}
+
 int mr_gather(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, uint64_t off,
 	      uint32_t len, struct iovec *iov)
 {
 	uint32_t done = 0;
 	int n_iov = 0;
 
+	if (n == 1 && len > 0) /* as nearly always */
+		return gather_from(pd, sge, off, len, 0, iov) ? 1 : -EACCES;
 	for (uint32_t i = 0; i < n && done < len; i++) {
-		const struct urxe_mr *mr;
 		uint32_t take;
-		uint8_t *p;
 
 		if (off >= sge[i].length) {
 			off -= sge[i].length;
@@ -192,11 +203,8 @@ int mr_gather(const struct urxe_pd *pd, const struct ibv_sge *sge, uint32_t n, u
 		take = sge[i].length - (uint32_t)off;
 		if (take > len - done)
 			take = len - done;
-		mr = mr_by_lkey(pd, sge[i].lkey);
-		p = mr ? mr_payload(mr, mr_at(mr, sge[i].addr + off, take, 0), take, done) : NULL;
-		if (!p)
+		if (!gather_from(pd, &sge[i], off, take, done, &iov[n_iov++]))
 			return -EACCES;
-		iov[n_iov++] = (struct iovec){.iov_base = p, .iov_len = take};
 		done += take;
 		off = 0;
 	}

@@ -200,6 +200,11 @@ void *urxe_qp_user(const struct urxe_qp *qp)
 	return qp->async.user;
 }
 
+struct urxe_txq *urxe_qp_txq(const struct urxe_qp *qp)
+{
+	return qp->route.txq;
+}
+
 void urxe_qp_query(const struct urxe_qp *qp, struct ibv_qp_attr *ret_attr)
 {
 	*ret_attr = qp->attr;

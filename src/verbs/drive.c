@@ -253,6 +253,15 @@ static unsigned send_all(struct urxe_context *ctx, bool hold, bool more)
 	return n;
 }
 
+/* To one shared-memory peer; whatever waits for others goes on waiting. */
+static void send_lane(struct urxe_context *ctx, struct urxe_txq *txq)
+{
+	urxe_engine_hold_acks(ctx->engine, false);
+	if (list_linked(&txq->active))
+		ctx->drive.active |= send_txq(ctx, txq, false) > 0;
+	urxe_capture_flush(ctx);
+}
+
 void urxe_drive_send(struct urxe_context *ctx)
 {
 	send_all(ctx, false, false);
@@ -263,9 +272,10 @@ void urxe_drive_send(struct urxe_context *ctx)
  * leaves at once; what it posts behind that, before it polls again, may wait for more and leaves at
  * the next poll that finds nothing, or when the batch is full.
  */
-void urxe_drive_posted(struct urxe_context *ctx)
+void urxe_drive_posted(struct urxe_context *ctx, const struct urxe_qp *qp)
 {
 	struct drive *d = &ctx->drive;
+	struct urxe_txq *txq = urxe_qp_txq(qp);
 	bool more = d->posted_ns && trusted(&d->returns) && !is_served(ctx);
 
 	if (d->heard)
@@ -273,7 +283,10 @@ void urxe_drive_posted(struct urxe_context *ctx)
 	d->heard = false;
 	if (list_linked(&ctx->udp_txq.active))
 		d->posted_ns = urxe_drive_now(ctx);
-	send_all(ctx, false, more);
+	if (txq && txq != &ctx->udp_txq)
+		send_lane(ctx, txq);
+	else
+		send_all(ctx, false, more);
 }
 
 /* The application polls: for how long has it left lying what it posted? */

@@ -243,9 +243,9 @@ static struct urxe_ah *resolve_ah(struct ibv_ah *ah)
 }
 
 /* After a failure too: of requests before the one that failed. */
-static void after_post(struct urxe_context *ctx)
+static void after_post(struct urxe_context *ctx, const struct urxe_qp *qp)
 {
-	urxe_drive_posted(ctx);
+	urxe_drive_posted(ctx, qp);
 	urxe_events_collect(ctx);
 	urxe_drive_settle(ctx);
 }
@@ -259,7 +259,7 @@ int urxe_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_s
 	if (urxe_context_lock(ctx)) {
 		urxe_drive_begin(ctx);
 		ret = urxe_qp_post_send(vqp_of(qp)->qp, urxe_drive_now(ctx), wr, &bad, resolve_ah);
-		after_post(ctx);
+		after_post(ctx, vqp_of(qp)->qp);
 		urxe_context_unlock(ctx);
 	}
 	if (ret)
@@ -276,7 +276,7 @@ int urxe_qp_post_all(struct vqp *vqp, const struct ibv_send_wr *wr)
 		return EPERM;
 	urxe_drive_begin(ctx);
 	ret = urxe_qp_post_batch(vqp->qp, urxe_drive_now(ctx), wr, resolve_ah);
-	after_post(ctx);
+	after_post(ctx, vqp->qp);
 	urxe_context_unlock(ctx);
 	return -ret;
 }
