@@ -436,8 +436,12 @@ static void repeat(struct urxe_qp *qp, const struct urxe_opcode *op, const struc
 
 	count(qp->engine, URXE_CNT_DUPLICATE_REQUEST);
 	if (op->kind == KIND_SEND || op->kind == KIND_WRITE) {
-		/* A NAK or RNR in waiting says the same and more. */
-		if (resp->answer == ANSWER_NONE || resp->answer == ANSWER_ACK)
+		/*
+		 * Only where it is asked for, as with what is new: whoever repeats cannot know what
+		 * has arrived. Linux's rxe stops in the middle if two ACKs of a message's end come
+		 * while it repeats the message. A NAK or RNR in waiting says the same and more.
+		 */
+		if (pkt->ack_req && (resp->answer == ANSWER_NONE || resp->answer == ANSWER_ACK))
 			answer(qp, ANSWER_ACK, psn_add(resp->psn, PSN_MASK), 0);
 		return;
 	}
