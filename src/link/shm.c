@@ -322,6 +322,7 @@ unsigned urxe_shm_send(struct urxe_shm_peer *peer, uint64_t now, urxe_pull_fn *p
 	bool last = false;
 	unsigned n = 0;
 
+	urxe_frame_init(&frame);
 	if (!peer->tx.ring && !urxe_shm_dial_when_due(peer, now))
 		return drop_frames(shm, pull, arg, budget);
 	while (!last && n < budget && has_room(peer) && pull(arg, &frame)) {

@@ -201,6 +201,7 @@ static unsigned send_ud_local(struct urxe_context *ctx)
 	struct urxe_frame frame;
 	unsigned n = 0;
 
+	urxe_frame_init(&frame);
 	while (n < TX_BUDGET && urxe_txq_pull(&ctx->ud_local_txq, urxe_drive_now(ctx), &frame)) {
 		const struct urxe_frame *once = &frame;
 		struct urxe_shm_peer *peer = NULL;

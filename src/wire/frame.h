@@ -70,6 +70,12 @@ struct urxe_frame {
 		iov[URXE_FRAME_IOV]; /* user memory: valid only while the engine's lock is held */
 };
 
+/* Before its first use: links copy more than the header, and peers see what they copy. */
+static inline void urxe_frame_init(struct urxe_frame *frame)
+{
+	memset(frame->hdr, 0, sizeof(frame->hdr));
+}
+
 /* A packet received: from its BTH to its last pad byte. Valid only during the call. */
 struct urxe_rx {
 	const uint8_t *data; /* may be memory that a hostile peer still writes */

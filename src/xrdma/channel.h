@@ -102,7 +102,7 @@ enum {
 	/* Places of the send queue kept for the beacon and for control messages. */
 	XR_SPARE_BEACON = 1,
 	XR_SPARE_CONTROL = 2,
-	XR_LATE = 1,
+	XR_LATE = 1, /* acknowledged messages of a channel that are not let go yet */
 };
 
 struct xr_ch_counts {
