@@ -257,10 +257,6 @@ static void accept_message(struct xrdma_channel *ch, struct xrdma_msg *m, const 
 		xr_large_begin(ch, m);
 		return;
 	}
-	if (h->type <= XR_REQ && m->complete && list_empty(&ch->in_order)) {
-		deliver(ch, m); /* as nearly always: nothing before it, nothing to it */
-		return;
-	}
 	ret = special(ch, m, h);
 	if (ret == -ESTALE) { /* the peer cannot know yet: there is nothing to deliver */
 		ch->ctx->stats.stale_epochs++;
