@@ -7,13 +7,6 @@
 
 #include <string.h>
 
-static bool is_ipv4(const struct urxe_gid *gid)
-{
-	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
-
-	return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
-}
-
 static uint16_t ipv4_checksum(const uint8_t *hdr)
 {
 	uint32_t sum = 0;
@@ -34,7 +27,7 @@ static void build_grh(const struct urxe_path *path, uint32_t transport_len, uint
 	uint16_t udp_len = (uint16_t)(8 + transport_len + ICRC_LEN);
 
 	memset(grh, 0, GRH_LEN);
-	if (is_ipv4(&path->sgid)) {
+	if (urxe_gid_is_v4(&path->sgid)) {
 		uint8_t *ip = grh + 20;
 
 		ip[0] = 0x45;

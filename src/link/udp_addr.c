@@ -20,7 +20,7 @@ static bool is_gid(const struct sockaddr *sa, const struct urxe_gid *gid)
 		return memcmp(&sin6->sin6_addr, gid->raw, sizeof(gid->raw)) == 0;
 	if (sa->sa_family != AF_INET)
 		return false;
-	udp_gid_from_v4(&mapped, sin->sin_addr);
+	urxe_gid_from_v4(&mapped, &sin->sin_addr);
 	return memcmp(&mapped, gid, sizeof(mapped)) == 0;
 }
 

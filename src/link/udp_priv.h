@@ -114,13 +114,6 @@ static inline enum udp_family udp_gid_family(const struct urxe_gid *gid)
 	return urxe_gid_is_v4(gid) ? UDP_V4 : UDP_V6;
 }
 
-static inline void udp_gid_from_v4(struct urxe_gid *gid, struct in_addr addr)
-{
-	memset(gid->raw, 0, 10);
-	memset(gid->raw + 10, 0xff, 2);
-	memcpy(gid->raw + 12, &addr, 4);
-}
-
 /* Take these addresses for ours. */
 int urxe_udp_addrs_read(struct urxe_udp *udp, const struct urxe_gid *gids, unsigned n);
 

@@ -50,7 +50,7 @@ static void take_ip_cmsg(struct urxe_path *path, const struct cmsghdr *cmsg)
 	switch (cmsg->cmsg_type) {
 	case IP_PKTINFO:
 		memcpy(&info, CMSG_DATA(cmsg), sizeof(info));
-		udp_gid_from_v4(&path->dgid, info.ipi_addr);
+		urxe_gid_from_v4(&path->dgid, &info.ipi_addr);
 		break;
 	case IP_TOS:
 		path->tclass = *CMSG_DATA(cmsg);
@@ -110,7 +110,7 @@ static void take_control(struct urxe_udp *udp, enum udp_family family, struct ms
 static void take_source(enum udp_family family, const struct receipt *r, struct urxe_path *path)
 {
 	if (family == UDP_V4) {
-		udp_gid_from_v4(&path->sgid, r->from.v4.sin_addr);
+		urxe_gid_from_v4(&path->sgid, &r->from.v4.sin_addr);
 		path->sport = ntohs(r->from.v4.sin_port);
 	} else {
 		memcpy(path->sgid.raw, &r->from.v6.sin6_addr, sizeof(path->sgid.raw));

@@ -14,8 +14,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const uint8_t mapped_prefix[12] = {[10] = 0xff, [11] = 0xff};
-
 /* False for families that are not IP. */
 static bool gid_from_sockaddr(const struct sockaddr *sa, struct urxe_gid *ret_gid)
 {
@@ -25,8 +23,7 @@ static bool gid_from_sockaddr(const struct sockaddr *sa, struct urxe_gid *ret_gi
 	switch (sa->sa_family) {
 	case AF_INET:
 		memcpy(&in, sa, sizeof(in));
-		memcpy(ret_gid->raw, mapped_prefix, sizeof(mapped_prefix));
-		memcpy(ret_gid->raw + sizeof(mapped_prefix), &in.sin_addr, sizeof(in.sin_addr));
+		urxe_gid_from_v4(ret_gid, &in.sin_addr);
 		return true;
 	case AF_INET6:
 		memcpy(&in6, sa, sizeof(in6));

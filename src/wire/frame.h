@@ -27,6 +27,13 @@ static inline bool urxe_gid_is_v4(const struct urxe_gid *gid)
 	return memcmp(gid->raw, mapped, sizeof(mapped)) == 0;
 }
 
+/* addr: 4 bytes, network order. */
+static inline void urxe_gid_from_v4(struct urxe_gid *ret_gid, const void *addr)
+{
+	*ret_gid = (struct urxe_gid){.raw = {[10] = 0xff, [11] = 0xff}};
+	memcpy(ret_gid->raw + URXE_GID_V4, addr, 4);
+}
+
 /* IPv6's ff00::/8, or IPv4's 224.0.0.0/4. */
 static inline bool urxe_gid_is_multicast(const struct urxe_gid *gid)
 {

@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	assert(udp && copy);
 	udp->stats = &udp->own_stats;
 	if (!(data[0] & V6))
-		udp_gid_from_v4(&dgram.path.dgid, (struct in_addr){1});
+		urxe_gid_from_v4(&dgram.path.dgid, &(struct in_addr){1});
 	udp->port = 4791;
 	udp->n_addrs = !(data[0] & FOREIGN);
 	addr.gid = dgram.path.dgid;
