@@ -341,7 +341,7 @@ static void wrap(uint8_t *frame, const struct urxe_path *path, size_t len)
 	uint8_t *ip = frame + ETH_LEN, *udp = ip + (v4 ? IPV4_LEN : IPV6_LEN);
 	uint8_t *packet = udp + UDP_LEN;
 	uint16_t udp_len = (uint16_t)(UDP_LEN + len + ICRC_LEN);
-	uint32_t dqpn = get_be24(packet + 5), crc;
+	uint32_t dqpn = get_be24(packet + 5);
 	/* A path of shared memory has no port: one per QP, as if it had. */
 	uint16_t sport =
 		path->sport ? path->sport : (uint16_t)(SPORT_MIN | (dqpn * 2654435761u) >> 18);
@@ -357,10 +357,7 @@ static void wrap(uint8_t *frame, const struct urxe_path *path, size_t len)
 	put_be16(udp + 2, ROCE_PORT);
 	put_be16(udp + 4, udp_len);
 	put_be16(udp + 6, 0);
-	crc = urxe_icrc_begin(&net, len);
-	crc = urxe_icrc_headers(crc, packet, BTH_LEN);
-	crc = urxe_icrc_update(crc, packet + BTH_LEN, len - BTH_LEN);
-	urxe_icrc_put(crc, packet + len);
+	urxe_icrc_put(&net, packet, len);
 	if (!v4) /* where it is not optional */
 		put_be16(udp + 6,
 			 fold(sum16(sum16(UDP_PROTO + udp_len, ip + 8, 32), udp, udp_len)));

@@ -71,7 +71,7 @@ static void batch_add(const struct urxe_udp *udp, struct udp_batch *b,
 		.ip_id = (uint16_t)b->n,
 		.ip_df = true,
 	};
-	uint32_t len = packet_len(frame), crc;
+	uint32_t len = packet_len(frame);
 	uint8_t *packet = b->buf + b->len, *p = packet + frame->hdr_len;
 
 	assert(b->len + len <= sizeof(b->buf));
@@ -81,10 +81,7 @@ static void batch_add(const struct urxe_udp *udp, struct udp_batch *b,
 		p += frame->iov[i].iov_len;
 	}
 	memset(p, 0, frame->pad);
-	crc = urxe_icrc_begin(&net, len - ICRC_LEN);
-	crc = urxe_icrc_headers(crc, packet, frame->hdr_len);
-	crc = urxe_icrc_update(crc, packet + frame->hdr_len, frame->payload_len + frame->pad);
-	urxe_icrc_put(crc, packet + len - ICRC_LEN);
+	urxe_icrc_put(&net, packet, len - ICRC_LEN);
 	b->len += len;
 	b->n++;
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "wire/crc.h"
 
+#include <assert.h>
 #include <isa-l/crc.h>
 #include <stdbool.h>
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(URXE_CRC_PLAIN)
+#define URXE_CRC_WIDE
 #include <immintrin.h>
 
 #define WIDE __attribute__((target("avx2,pclmul,vpclmulqdq,sse4.1")))
 
-enum { LANE = 32, LANES = 4, LONG = 2 * LANE * LANES };
+enum { LANE = 32, LANES = 4, LONG = LANE * LANES };
 
 /*
  * The remainder of data followed by d more bits is that of data times x^d. Carry-less products with
@@ -65,8 +67,13 @@ WIDE static uint32_t reduce(__m128i block)
 	return (uint32_t)_mm_extract_epi32(_mm_xor_si128(x, quotient), 1);
 }
 
-/* Of the whole blocks of 16 bytes, at least LONG bytes; *p and *len are moved behind them. */
-WIDE static uint32_t crc_wide(uint32_t crc, const uint8_t **p, size_t *len)
+WIDE static inline __m128i load_half(const uint8_t *p)
+{
+	return _mm_loadu_si128((const __m128i_u *)p);
+}
+
+/* block in front of the LONG bytes or more at *p, folded; *p and *len are moved behind them. */
+WIDE static inline __m128i fold_long(__m128i block, const uint8_t **p, size_t *len)
 {
 	const __m256i by_128 = _mm256_set_epi64x(X_992, X_1056, X_992, X_1056);
 	const __m256i by_32 = _mm256_set_epi64x(X_224, X_288, X_224, X_288);
@@ -74,9 +81,8 @@ WIDE static uint32_t crc_wide(uint32_t crc, const uint8_t **p, size_t *len)
 	const uint8_t *q = *p;
 	size_t left = *len - LANES * LANE;
 	__m256i a = load(q), b = load(q + LANE), c = load(q + 2 * LANE), d = load(q + 3 * LANE);
-	__m128i block;
 
-	a = _mm256_xor_si256(a, _mm256_zextsi128_si256(_mm_cvtsi32_si128((int)~crc)));
+	a = _mm256_inserti128_si256(a, fold_half(block, by_16, load_half(q)), 0);
 	for (q += LANES * LANE; left >= LANES * LANE; left -= LANES * LANE, q += LANES * LANE) {
 		a = fold(a, by_128, load(q));
 		b = fold(b, by_128, load(q + LANE));
@@ -84,11 +90,22 @@ WIDE static uint32_t crc_wide(uint32_t crc, const uint8_t **p, size_t *len)
 		d = fold(d, by_128, load(q + 3 * LANE));
 	}
 	d = fold(fold(fold(a, by_32, b), by_32, c), by_32, d);
-	block = fold_half(_mm256_castsi256_si128(d), by_16, _mm256_extracti128_si256(d, 1));
-	for (; left >= sizeof(block); left -= sizeof(block), q += sizeof(block))
-		block = fold_half(block, by_16, _mm_loadu_si128((const __m128i_u *)q));
 	*p = q;
 	*len = left;
+	return fold_half(_mm256_castsi256_si128(d), by_16, _mm256_extracti128_si256(d, 1));
+}
+
+WIDE static uint32_t crc_wide(const uint8_t *head, size_t head_len, const uint8_t *data, size_t len)
+{
+	const __m128i by_16 = _mm_set_epi64x(X_96, X_160);
+	__m128i block = load_half(head);
+
+	for (size_t i = CRC_BLOCK; i < head_len; i += CRC_BLOCK)
+		block = fold_half(block, by_16, load_half(head + i));
+	if (len >= LONG)
+		block = fold_long(block, &data, &len);
+	for (; len; data += CRC_BLOCK, len -= CRC_BLOCK)
+		block = fold_half(block, by_16, load_half(data));
 	return ~reduce(block);
 }
 
@@ -98,13 +115,12 @@ static bool is_wide(void)
 }
 #endif
 
-uint32_t urxe_crc(uint32_t crc, const void *data, size_t len)
+uint32_t urxe_crc(const uint8_t *head, size_t head_len, const uint8_t *data, size_t len)
 {
-	const uint8_t *p = data;
-
-#if defined(__x86_64__)
-	if (len >= LONG && is_wide())
-		crc = crc_wide(crc, &p, &len);
+	assert(head_len >= CRC_BLOCK && (head_len | len) % CRC_BLOCK == 0);
+#ifdef URXE_CRC_WIDE
+	if (is_wide())
+		return crc_wide(head, head_len, data, len);
 #endif
-	return len ? crc32_gzip_refl(crc, p, len) : crc;
+	return crc32_gzip_refl(crc32_gzip_refl(UINT32_MAX, head, head_len), data, len);
 }

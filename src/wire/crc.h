@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CRC-32 as zlib's crc32() computes it: polynomial 0x04c11db7 reflected, start and result inverted.
- * By isa-l; for long data on processors with VPCLMULQDQ and AVX2, for which isa-l of Debian 12 has
- * nothing (it wants AVX-512), by code of ours that takes twice as much at a time.
+ * On processors with VPCLMULQDQ and AVX2 by code of ours, that needs nothing but whole blocks;
+ * elsewhere by isa-l.
  */
 #ifndef URXE_WIRE_CRC_H
 #define URXE_WIRE_CRC_H
@@ -10,7 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The CRC of what crc stands for, followed by data. */
-uint32_t urxe_crc(uint32_t crc, const void *data, size_t len);
+enum { CRC_BLOCK = 16 };
+
+/*
+ * The CRC of head, at least one block, followed by data; both are whole blocks. The start is not
+ * inverted but 0: zeros in front change nothing, and to start with a CRC c is to have ~c, its least
+ * significant byte first, xored into the first four bytes.
+ */
+uint32_t urxe_crc(const uint8_t *head, size_t head_len, const uint8_t *data, size_t len);
 
 #endif

@@ -11,20 +11,16 @@
 #define IP_UDP     17
 #define BTH_MASKED 4 /* the BTH byte of FECN, BECN and reserved bits */
 
-/* The CRC of eight bytes of ones: they stand where native InfiniBand has its LRH (A17.3.3). */
-#define CRC_SEED UINT32_C(0x2144df1c)
+/*
+ * The inverted CRC of eight bytes of ones, its least significant byte first: they stand where
+ * native InfiniBand has its LRH (A17.3.3).
+ */
+#define CRC_SEED UINT32_C(0xe320bbde)
 
 #define CRC_POLY UINT32_C(0xedb88320) /* reflected: bit 31 is x^0 */
 
 /* The Identification and DF in an IPv4 header's second word, its first byte lowest. */
 #define ID_DF_MASK UINT32_C(0x0040ffff)
-
-static bool is_ipv4(const struct urxe_gid *gid)
-{
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-	return !memcmp(gid->raw, mapped, sizeof(mapped));
-}
 
 static void put_ipv4(const struct urxe_icrc_net *net, size_t udp_len, uint8_t *h)
 {
@@ -36,8 +32,8 @@ static void put_ipv4(const struct urxe_icrc_net *net, size_t udp_len, uint8_t *h
 	h[8] = 0xff; /* TTL */
 	h[9] = IP_UDP;
 	put_be16(h + 10, 0xffff); /* checksum */
-	memcpy(h + 12, net->src.raw + 12, 4);
-	memcpy(h + 16, net->dst.raw + 12, 4);
+	memcpy(h + 12, net->src.raw + URXE_GID_V4, 4);
+	memcpy(h + 16, net->dst.raw + URXE_GID_V4, 4);
 }
 
 static void put_ipv6(const struct urxe_icrc_net *net, size_t udp_len, uint8_t *h)
@@ -50,57 +46,34 @@ static void put_ipv6(const struct urxe_icrc_net *net, size_t udp_len, uint8_t *h
 	memcpy(h + 24, net->dst.raw, 16);
 }
 
-/* The IP and UDP headers as the ICRC sees them; returns their length. */
-static size_t put_net(const struct urxe_icrc_net *net, size_t transport_len, uint8_t *h)
+/* Of a packet of len bytes, from its BTH to its last pad byte. */
+static uint32_t icrc(const struct urxe_icrc_net *net, const uint8_t *packet, size_t len)
 {
-	size_t udp_len = UDP_LEN + transport_len + ICRC_LEN, ip_len;
+	bool v4 = urxe_gid_is_v4(&net->dst);
+	size_t udp_len = UDP_LEN + len + ICRC_LEN, ip_len = v4 ? IPV4_LEN : IPV6_LEN;
+	/* Zeros, masked headers, and so much of the packet that whole blocks are left of it. */
+	uint8_t head[CRC_BLOCK + IPV6_LEN + UDP_LEN + BTH_LEN + CRC_BLOCK];
+	size_t part = BTH_LEN + (len - BTH_LEN) % CRC_BLOCK;
+	size_t zeros = -(ip_len + UDP_LEN + part) % CRC_BLOCK;
+	uint8_t *ip = head + zeros, *udp = ip + ip_len, *bth = udp + UDP_LEN;
 
-	if (is_ipv4(&net->dst)) {
-		put_ipv4(net, udp_len, h);
-		ip_len = IPV4_LEN;
-	} else {
-		put_ipv6(net, udp_len, h);
-		ip_len = IPV6_LEN;
-	}
-	h += ip_len;
-	put_be16(h, net->sport);
-	put_be16(h + 2, net->dport);
-	put_be16(h + 4, (uint16_t)udp_len);
-	put_be16(h + 6, 0xffff); /* checksum */
-	return ip_len + UDP_LEN;
+	memset(head, 0, CRC_BLOCK);
+	(v4 ? put_ipv4 : put_ipv6)(net, udp_len, ip);
+	put_be32(ip, get_be32(ip) ^ CRC_SEED);
+	put_be16(udp, net->sport);
+	put_be16(udp + 2, net->dport);
+	put_be16(udp + 4, (uint16_t)udp_len);
+	put_be16(udp + 6, 0xffff); /* checksum */
+	memcpy(bth, packet, part);
+	bth[BTH_MASKED] = 0xff;
+	return urxe_crc(head, zeros + ip_len + UDP_LEN + part, packet + part, len - part);
 }
 
-/* Transport headers as the ICRC sees them. */
-static void put_masked(const uint8_t *hdr, size_t len, uint8_t *h)
+void urxe_icrc_put(const struct urxe_icrc_net *net, uint8_t *packet, size_t len)
 {
-	memcpy(h, hdr, len);
-	h[BTH_MASKED] = 0xff;
-}
+	uint32_t crc = htole32(icrc(net, packet, len));
 
-uint32_t urxe_icrc_begin(const struct urxe_icrc_net *net, size_t transport_len)
-{
-	uint8_t h[IPV6_LEN + UDP_LEN];
-
-	return urxe_crc(CRC_SEED, h, put_net(net, transport_len, h));
-}
-
-uint32_t urxe_icrc_headers(uint32_t crc, const uint8_t *hdr, size_t hdr_len)
-{
-	uint8_t h[URXE_HDR_MAX];
-
-	put_masked(hdr, hdr_len, h);
-	return urxe_crc(crc, h, hdr_len);
-}
-
-uint32_t urxe_icrc_update(uint32_t crc, const void *data, size_t len)
-{
-	return urxe_crc(crc, data, len);
-}
-
-void urxe_icrc_put(uint32_t crc, uint8_t wire[ICRC_LEN])
-{
-	crc = htole32(crc);
-	memcpy(wire, &crc, ICRC_LEN);
+	memcpy(packet + len, &crc, ICRC_LEN);
 }
 
 /* The product of two polynomials modulo the CRC's. */
@@ -149,20 +122,16 @@ static uint32_t unshift(uint32_t delta, size_t n)
 bool urxe_icrc_check(const struct urxe_icrc_net *net, const uint8_t *data, size_t len, bool exact,
 		     uint16_t *ret_ip_id)
 {
-	uint8_t h[IPV6_LEN + UDP_LEN + BTH_LEN];
-	size_t transport_len = len - ICRC_LEN, n;
+	size_t transport_len = len - ICRC_LEN;
 	uint32_t crc, got, diff = 0;
 
 	if (len < BTH_LEN + ICRC_LEN || len > UINT16_MAX - IPV4_LEN - UDP_LEN)
 		return false;
-	n = put_net(net, transport_len, h);
-	put_masked(data, BTH_LEN, h + n);
-	crc = urxe_crc(CRC_SEED, h, n + BTH_LEN);
-	crc = urxe_crc(crc, data + BTH_LEN, transport_len - BTH_LEN);
+	crc = icrc(net, data, transport_len);
 	memcpy(&got, data + transport_len, ICRC_LEN);
 	got = le32toh(got);
 	if (got != crc) {
-		if (exact || !is_ipv4(&net->dst))
+		if (exact || !urxe_gid_is_v4(&net->dst))
 			return false;
 		/* From the Identification to the end of the packet. */
 		diff = unshift(got ^ crc, IPV4_LEN - 4 + UDP_LEN + transport_len);

@@ -24,20 +24,10 @@ struct urxe_icrc_net {
 };
 
 /*
- * The CRC's state behind everything up to the UDP header, for a packet of transport_len bytes (BTH
- * to last pad byte, without ICRC). Continue it with urxe_icrc_headers() and _update(), end with
- * urxe_icrc_put().
+ * Store the ICRC of a packet behind it: packet holds len bytes from the BTH to the last pad byte,
+ * at least BTH_LEN.
  */
-uint32_t urxe_icrc_begin(const struct urxe_icrc_net *net, size_t transport_len);
-
-/* Over the headers that urxe_pkt_build() wrote: masks BTH byte 4. hdr_len: BTH_LEN to URXE_HDR_MAX.
- */
-uint32_t urxe_icrc_headers(uint32_t crc, const uint8_t *hdr, size_t hdr_len);
-
-uint32_t urxe_icrc_update(uint32_t crc, const void *data, size_t len);
-
-/* Store the ICRC as it goes on the wire. */
-void urxe_icrc_put(uint32_t crc, uint8_t wire[ICRC_LEN]);
+void urxe_icrc_put(const struct urxe_icrc_net *net, uint8_t *packet, size_t len);
 
 /*
  * Verify a received packet: data holds len bytes from the BTH to the end of the ICRC. For IPv6, or

@@ -358,13 +358,6 @@ static void send_plain(int fd, const char *to, const void *data, size_t len)
 			 len);
 }
 
-static void put_icrc(const struct urxe_icrc_net *net, uint8_t *packet, size_t len)
-{
-	uint32_t crc = urxe_icrc_headers(urxe_icrc_begin(net, len), packet, BTH_LEN);
-
-	urxe_icrc_put(urxe_icrc_update(crc, packet + BTH_LEN, len - BTH_LEN), packet + len);
-}
-
 static void drain(struct pair *p, unsigned n)
 {
 	struct rig_flow *flow = flow_of(NULL, 0, 0);
@@ -427,7 +420,7 @@ static void test_flipped(void **state)
 	send_plain(fd, "fd09::2", packet, 4); /* binds it */
 	assert_int_equal(getsockname(fd, (void *)&self, &socklen), 0);
 	net.sport = ntohs(self.sin6_port);
-	put_icrc(&net, packet, len);
+	urxe_icrc_put(&net, packet, len);
 	for (size_t bit = 0; bit < 8 * (len + 4); bit++) {
 		packet[bit / 8] ^= (uint8_t)(1 << bit % 8);
 		if (bit / 8 != 4)
@@ -474,7 +467,7 @@ static void other_implementation(struct pair *p, int version, bool checksum)
 			assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_NO_CHECK, &on, sizeof(on)),
 					 0);
 	}
-	put_icrc(&net, packet, len);
+	urxe_icrc_put(&net, packet, len);
 	send_plain(fd, to, packet, len + ICRC_LEN);
 	rig_wait(p->b);
 	assert_int_equal(urxe_udp_poll(p->b, rig_deliver, flow, 64), 1);
