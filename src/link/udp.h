@@ -4,10 +4,11 @@
  *
  * Sending: unconnected sockets with DF (Linux then writes Identification 0, and 0, 1, 2... to the
  * segments of one UDP_SEGMENT send, which the ICRC covers), one per source port of the entropy
- * range. Consecutive frames of one path and size leave in one system call; a shorter last one may
- * ride along. Receiving: one socket per address family with SO_REUSEPORT and UDP_GRO. Where several
- * endpoints share the port, the kernel chooses by QPN: of the block b of 1024 QPNs, packets go to
- * the endpoint at place b % URXE_UDP_PLACES.
+ * range. Consecutive frames of one path and size are one batch, which the kernel segments; a
+ * shorter last one may ride along. Small batches wait for a full one, if there is one soon, to
+ * leave with it in one system call. Receiving: one socket per address family with SO_REUSEPORT and
+ * UDP_GRO. Where several endpoints share the port, the kernel chooses by QPN: of the block b of
+ * 1024 QPNs, packets go to the endpoint at place b % URXE_UDP_PLACES.
  *
  * Threads: one endpoint belongs to one lock domain, held by the caller.
  */
@@ -70,7 +71,7 @@ uint16_t urxe_udp_sport(struct urxe_udp *udp, uint32_t qpn, uint32_t dqpn);
  * Pull frames and send them in batches while the sockets take them, at most budget frames. Returns
  * the number pulled. A batch the kernel did not take is kept (a private copy) and sent first next
  * time: urxe_udp_blocked() is true meanwhile and pollout descriptors tell when to go on. With more,
- * the last batch is kept too while it can grow: whoever says so calls again soon.
+ * what is last is kept too while it can grow: whoever says so calls again soon.
  * urxe_udp_unsent() is true while anything is kept, for whatever reason.
  */
 unsigned urxe_udp_send(struct urxe_udp *udp, urxe_pull_fn *pull, void *arg, unsigned budget,
@@ -95,7 +96,7 @@ int urxe_udp_fd(const struct urxe_udp *udp);
 bool urxe_udp_pending(const struct urxe_udp *udp);
 
 struct urxe_udp_stats {
-	uint64_t tx_pkts, tx_bytes, tx_calls, tx_blocked, tx_errors;
+	uint64_t tx_pkts, tx_bytes, tx_batches, tx_calls, tx_blocked, tx_errors;
 	uint64_t rx_pkts, rx_bytes, rx_calls;
 	uint64_t rx_bad_icrc;
 	uint64_t rx_runt;      /* shorter than BTH and ICRC */

@@ -21,6 +21,8 @@ enum {
 	UDP_RX_MAX = 65536, /* GRO never makes a larger datagram */
 	/* With Ethernet, IPv6 and UDP headers not above the usual gso_max_size. */
 	UDP_BATCH_MAX = 65536 - 14 - 40 - 8,
+	UDP_BATCHES = 16, /* in one system call */
+	UDP_OUTBOX_MIN = UDP_BATCH_MAX / 2,
 	UDP_NO_PORT = 0,
 	UDP_GROUPS_MAX = 64,
 };
@@ -50,20 +52,29 @@ struct udp_source {
 	uint8_t hop_limit[UDP_FAMILIES];
 };
 
-/*
- * Consecutive packets of one path and one size, as they go on the wire, ready for one system call.
- * They are copied here before the ICRC is taken: an application may write to memory that a peer
- * reads, and a packet whose payload changed behind its ICRC would be lost each time it is resent.
+/* Consecutive packets of one path and one size, as they go on the wire: the kernel segments them.
  */
 struct udp_batch {
 	struct urxe_path path;
 	struct udp_source *source;
-	uint32_t len;     /* of buf */
+	uint8_t *data;
+	uint32_t len;
 	uint32_t seg_len; /* of each packet, but perhaps of a shorter last one */
-	unsigned n;       /* packets; 0: the batch is free */
-	/* Puts a payload behind a bare BTH on a 16-byte boundary: the CRC is faster there. */
-	_Alignas(16) uint8_t skew[4];
-	uint8_t buf[UDP_BATCH_MAX];
+	unsigned n;       /* packets */
+};
+
+/*
+ * Batches for one system call, as many as make it worth its cost. Packets are copied here before
+ * the ICRC is taken: an application may write to memory that a peer reads, and a packet whose
+ * payload changed behind its ICRC would be lost each time it is resent.
+ */
+struct udp_outbox {
+	unsigned sent; /* batches */
+	unsigned n;    /* batches, the sent ones included; 0: empty */
+	uint32_t len;  /* of data */
+	struct udp_batch batch[UDP_BATCHES];
+	/* Another batch begins only where there are less than UDP_OUTBOX_MIN. */
+	_Alignas(16) uint8_t data[UDP_OUTBOX_MIN + 32 + UDP_BATCH_MAX];
 };
 
 /* What the kernel told of a datagram that was received. */
@@ -86,10 +97,10 @@ struct urxe_udp {
 	uint8_t rx_skipped;              /* looks at a quiet one that were left out */
 	unsigned segs_max;               /* 1: the kernel cannot segment */
 	int blocked_fd;                  /* waits for EPOLLOUT; -1: none */
-	unsigned cur;    /* the batch being filled; the other one goes out before it */
-	uint32_t warned; /* kinds of send errors that were logged */
-	int place;       /* among the endpoints that share the port; -1: not known */
-	int told;        /* why it could not be opened before */
+	uint32_t warned;                 /* kinds of send errors that were logged */
+	unsigned cur; /* the outbox being filled; the other one goes out before it */
+	int place;    /* among the endpoints that share the port; -1: not known */
+	int told;     /* why it could not be opened before */
 	uint16_t port;
 	uint32_t rcvbuf_bytes;
 	uint32_t sndbuf_bytes;
@@ -98,7 +109,7 @@ struct urxe_udp {
 	struct urxe_udp_stats own_stats;
 	struct udp_source source[UDP_SOURCES];
 	struct urxe_frame frame;
-	struct udp_batch batch[2];
+	struct udp_outbox out[2];
 	uint8_t rx_buf[UDP_RX_MAX];
 	/* The only address of the family, but the loopback's, when sockets were bound to it. */
 	struct udp_addr sole[UDP_FAMILIES];

@@ -11,8 +11,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-/* The socket address and the control messages of one send. */
+/* What the parts of a struct msghdr are in. */
 struct envelope {
+	struct iovec iov;
 	union {
 		struct sockaddr_in v4;
 		struct sockaddr_in6 v6;
@@ -30,8 +31,7 @@ static uint32_t packet_len(const struct urxe_frame *frame)
 /* Has the batch room for another packet, and no shorter one in it? */
 static bool batch_grows(const struct urxe_udp *udp, const struct udp_batch *b, uint32_t len)
 {
-	return b->n < udp->segs_max && b->len + len <= sizeof(b->buf) &&
-	       b->len == b->n * b->seg_len;
+	return b->n < udp->segs_max && b->len + len <= UDP_BATCH_MAX && b->len == b->n * b->seg_len;
 }
 
 /* May this frame join the packets of the batch? */
@@ -53,14 +53,27 @@ static struct udp_source *source_of(struct urxe_udp *udp, uint16_t port)
 	return &udp->source[0];
 }
 
-static void batch_begin(struct urxe_udp *udp, struct udp_batch *b, const struct urxe_frame *frame)
+static struct udp_batch *last_batch(struct udp_outbox *out)
 {
-	b->path = *frame->path;
-	b->source = source_of(udp, frame->path->sport);
-	b->seg_len = packet_len(frame);
+	return out->n ? &out->batch[out->n - 1] : NULL;
 }
 
-static void batch_add(const struct urxe_udp *udp, struct udp_batch *b,
+/* A new batch for this frame, at the end of the outbox. */
+static struct udp_batch *batch_begin(struct urxe_udp *udp, struct udp_outbox *out,
+				     const struct urxe_frame *frame)
+{
+	struct udp_batch *b = &out->batch[out->n++];
+	/* The payload behind a bare BTH is on a 16-byte boundary: the CRC is faster there. */
+	uint32_t start = (out->len + 15) / 16 * 16 + 16 - BTH_LEN;
+
+	*b = (struct udp_batch){.path = *frame->path,
+				.source = source_of(udp, frame->path->sport),
+				.data = out->data + start,
+				.seg_len = packet_len(frame)};
+	return b;
+}
+
+static void batch_add(const struct urxe_udp *udp, struct udp_outbox *out, struct udp_batch *b,
 		      const struct urxe_frame *frame)
 {
 	const struct urxe_icrc_net net = {
@@ -72,9 +85,9 @@ static void batch_add(const struct urxe_udp *udp, struct udp_batch *b,
 		.ip_df = true,
 	};
 	uint32_t len = packet_len(frame);
-	uint8_t *packet = b->buf + b->len, *p = packet + frame->hdr_len;
+	uint8_t *packet = b->data + b->len, *p = packet + frame->hdr_len;
 
-	assert(b->len + len <= sizeof(b->buf));
+	assert(packet + len <= out->data + sizeof(out->data));
 	memcpy(packet, frame->hdr, frame->hdr_len);
 	for (unsigned i = 0; i < frame->n_iov; i++) {
 		memcpy(p, frame->iov[i].iov_base, frame->iov[i].iov_len);
@@ -84,6 +97,7 @@ static void batch_add(const struct urxe_udp *udp, struct udp_batch *b,
 	urxe_icrc_put(&net, packet, len - ICRC_LEN);
 	b->len += len;
 	b->n++;
+	out->len = (uint32_t)(packet + len - out->data);
 }
 
 static void put_cmsg(struct msghdr *msg, int level, int type, const void *data, size_t len)
@@ -178,23 +192,41 @@ static void address_v6(const struct urxe_udp *udp, const struct udp_batch *b, st
 		put_cmsg_int(msg, IPPROTO_IPV6, IPV6_HOPLIMIT, path->hop_limit);
 }
 
-static ssize_t send_batch(const struct urxe_udp *udp, struct udp_batch *b, int fd,
-			  enum udp_family family)
+static void put_in_envelope(const struct urxe_udp *udp, struct udp_batch *b, enum udp_family family,
+			    struct envelope *env, struct msghdr *ret_msg)
 {
-	struct envelope env;
-	struct iovec iov = {b->buf, b->len};
-	struct msghdr msg = {
-		.msg_name = &env.to, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = env.control};
 	uint16_t seg_len = (uint16_t)b->seg_len;
 
+	env->iov = (struct iovec){b->data, b->len};
+	*ret_msg = (struct msghdr){.msg_name = &env->to,
+				   .msg_iov = &env->iov,
+				   .msg_iovlen = 1,
+				   .msg_control = env->control};
 	make_usual(b->source, family, &b->path);
 	if (family == UDP_V4)
-		address_v4(udp, b, &env, &msg);
+		address_v4(udp, b, env, ret_msg);
 	else
-		address_v6(udp, b, &env, &msg);
+		address_v6(udp, b, env, ret_msg);
 	if (b->n > 1)
-		put_cmsg(&msg, SOL_UDP, UDP_SEGMENT, &seg_len, sizeof(seg_len));
-	return sendmsg(fd, &msg, 0);
+		put_cmsg(ret_msg, SOL_UDP, UDP_SEGMENT, &seg_len, sizeof(seg_len));
+}
+
+/* Send the first batches of these that go by the same socket. Returns how many, or -errno. */
+static int send_batches(const struct urxe_udp *udp, struct udp_batch *b, unsigned n)
+{
+	const struct udp_source *source = b->source;
+	enum udp_family family = udp_gid_family(&b->path.dgid);
+	struct envelope env[UDP_BATCHES];
+	struct mmsghdr msg[UDP_BATCHES];
+	unsigned k = 0;
+	int ret;
+
+	if (source->fd[family] < 0)
+		return -EAFNOSUPPORT;
+	for (; k < n && b[k].source == source && udp_gid_family(&b[k].path.dgid) == family; k++)
+		put_in_envelope(udp, &b[k], family, &env[k], &msg[k].msg_hdr);
+	ret = sendmmsg(source->fd[family], msg, k, 0);
+	return ret < 0 ? -errno : ret;
 }
 
 /* Packets of this batch are lost. The transport will find out; the operator is told once. */
@@ -247,77 +279,88 @@ static void done_waiting(struct urxe_udp *udp)
 	udp->blocked_fd = -1;
 }
 
-/* Send a batch. False: it has to be tried again when its socket is writable. */
-static bool flush(struct urxe_udp *udp, struct udp_batch *b)
+/* The batch is no longer in its outbox. */
+static void batch_ended(struct urxe_udp *udp, const struct udp_batch *b, int err)
 {
-	enum udp_family family = udp_gid_family(&b->path.dgid);
-	int fd, err = 0;
-
-	if (!b->n)
-		return true;
-	fd = b->source->fd[family];
-	if (fd < 0)
-		err = EAFNOSUPPORT;
-	else if (send_batch(udp, b, fd, family) < 0)
-		err = errno;
-	udp->stats->tx_calls++;
-	if (err == EAGAIN || err == ENOBUFS) {
-		err = -wait_writable(udp, fd);
-		if (!err)
-			return false;
-	}
-	done_waiting(udp);
 	if (!err) {
+		udp->stats->tx_batches++;
 		udp->stats->tx_pkts += b->n;
 		udp->stats->tx_bytes += b->len;
-	} else {
-		/* The device cannot segment with checksums. */
-		if (err == EIO && b->n > 1)
-			udp->segs_max = 1;
-		tx_error(udp, b, err);
+		return;
 	}
-	b->n = 0;
-	b->len = 0;
+	if (err == EIO && b->n > 1)
+		udp->segs_max = 1; /* the device cannot segment with checksums */
+	tx_error(udp, b, err);
+}
+
+/* Send what is in the outbox. False: it has to be tried again when a socket is writable. */
+static bool flush(struct urxe_udp *udp, struct udp_outbox *out)
+{
+	while (out->sent < out->n) {
+		struct udp_batch *b = &out->batch[out->sent];
+		int ret = send_batches(udp, b, out->n - out->sent);
+
+		udp->stats->tx_calls++;
+		if (ret == -EAGAIN || ret == -ENOBUFS) {
+			ret = wait_writable(udp, b->source->fd[udp_gid_family(&b->path.dgid)]);
+			if (!ret)
+				return false;
+		}
+		done_waiting(udp);
+		if (ret < 0)
+			batch_ended(udp, b, -ret);
+		for (int i = 0; i < ret; i++)
+			batch_ended(udp, &b[i], 0);
+		out->sent += ret < 0 ? 1 : (unsigned)ret;
+	}
+	out->n = out->sent = 0;
+	out->len = 0;
 	return true;
 }
 
 static bool flush_all(struct urxe_udp *udp)
 {
-	return flush(udp, &udp->batch[!udp->cur]) && flush(udp, &udp->batch[udp->cur]);
+	return flush(udp, &udp->out[!udp->cur]) && flush(udp, &udp->out[udp->cur]);
 }
 
-/* With more, a batch that can take another packet of its kind stays. */
-static void flush_last(struct urxe_udp *udp, bool more)
+/*
+ * A frame that cannot join the last batch begins another. If what is there is worth a call, that is
+ * in the other outbox, and this one leaves. False: it has to wait.
+ */
+static bool send_frame(struct urxe_udp *udp, const struct urxe_frame *frame)
 {
-	const struct udp_batch *b = &udp->batch[udp->cur];
+	struct udp_outbox *out = &udp->out[udp->cur];
+	struct udp_batch *b = last_batch(out);
+	bool leaves = false;
 
-	if (!more || !batch_grows(udp, b, b->seg_len))
-		flush_all(udp);
+	if (!b || !batch_takes(udp, b, frame)) {
+		leaves = out->len >= UDP_OUTBOX_MIN || out->n == UDP_BATCHES;
+		if (leaves) {
+			udp->cur = !udp->cur;
+			out = &udp->out[udp->cur];
+		}
+		b = batch_begin(udp, out, frame);
+	}
+	batch_add(udp, out, b, frame);
+	return !leaves || flush(udp, &udp->out[!udp->cur]);
 }
 
 unsigned urxe_udp_send(struct urxe_udp *udp, urxe_pull_fn *pull, void *arg, unsigned budget,
 		       bool more)
 {
+	const struct udp_batch *b;
 	unsigned n = 0;
 
 	if (urxe_udp_blocked(udp) && !flush_all(udp))
 		return 0;
 	while (n < budget && pull(arg, &udp->frame)) {
-		struct udp_batch *b = &udp->batch[udp->cur];
-		bool next = b->n && !batch_takes(udp, b, &udp->frame);
-
 		n++;
-		if (next) {
-			udp->cur = !udp->cur;
-			b = &udp->batch[udp->cur];
-		}
-		if (!b->n)
-			batch_begin(udp, b, &udp->frame);
-		batch_add(udp, b, &udp->frame);
-		if (next && !flush(udp, &udp->batch[!udp->cur]))
+		if (!send_frame(udp, &udp->frame))
 			return n;
 	}
-	flush_last(udp, more);
+	b = last_batch(&udp->out[udp->cur]);
+	if (b && (!more || !batch_grows(udp, b, b->seg_len)))
+		flush_all(udp);
 	return n;
 }
 
@@ -328,5 +371,5 @@ bool urxe_udp_blocked(const struct urxe_udp *udp)
 
 bool urxe_udp_unsent(const struct urxe_udp *udp)
 {
-	return udp->batch[0].n || udp->batch[1].n;
+	return udp->out[0].n || udp->out[1].n;
 }

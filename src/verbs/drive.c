@@ -225,7 +225,10 @@ static unsigned send_txq(struct urxe_context *ctx, struct urxe_txq *txq, bool mo
 	if (txq == &ctx->ud_local_txq)
 		return send_ud_local(ctx);
 	if (txq == &ctx->udp_txq) {
-		n = urxe_udp_send(ctx->udp, pull, &arg, TX_BUDGET, more);
+		/* Where there is more to pull than the budget allows, the next call goes on. */
+		n = urxe_udp_send(ctx->udp, pull, &arg, TX_BUDGET, true);
+		if (n < TX_BUDGET && !more)
+			urxe_udp_send(ctx->udp, pull, &arg, 0, false);
 		ctx->drive.udp_credit = UDP_CREDIT;
 		return n;
 	}

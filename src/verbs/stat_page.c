@@ -17,11 +17,11 @@ static const struct {
 	const char *name;
 	size_t offset;
 } of_links[] = {
-	SHM(tx_pkts),     SHM(tx_bytes),    SHM(rx_pkts),     SHM(rx_bytes),     SHM(tx_no_peer),
-	SHM(tx_full),     SHM(fwd_dropped), SHM(doorbells),   SHM(rx_malformed), UDP(tx_pkts),
-	UDP(tx_bytes),    UDP(tx_calls),    UDP(tx_blocked),  UDP(tx_errors),    UDP(rx_pkts),
-	UDP(rx_bytes),    UDP(rx_calls),    UDP(rx_bad_icrc), UDP(rx_runt),      UDP(rx_foreign),
-	UDP(rx_overflow),
+	SHM(tx_pkts),    SHM(tx_bytes),    SHM(rx_pkts),   SHM(rx_bytes),     SHM(tx_no_peer),
+	SHM(tx_full),    SHM(fwd_dropped), SHM(doorbells), SHM(rx_malformed), UDP(tx_pkts),
+	UDP(tx_bytes),   UDP(tx_batches),  UDP(tx_calls),  UDP(tx_blocked),   UDP(tx_errors),
+	UDP(rx_pkts),    UDP(rx_bytes),    UDP(rx_calls),  UDP(rx_bad_icrc),  UDP(rx_runt),
+	UDP(rx_foreign), UDP(rx_overflow),
 };
 
 enum { N_LINK_COUNTERS = sizeof(of_links) / sizeof(of_links[0]) };

@@ -180,11 +180,11 @@ static void test_batches(void **state)
 	const struct {
 		unsigned n, odd;
 		uint32_t len, odd_len;
-		unsigned calls;
+		unsigned batches, calls;
 	} rows[] = {
-		{64, 63, 512, 512, 1},   {65, 64, 512, 512, 2},   {64, 63, 512, 8, 1},
-		{64, 10, 512, 508, 2},   {64, 10, 512, 516, 3},   {15, 14, 4096, 4096, 1},
-		{16, 15, 4096, 4096, 2}, {16, 15, 4096, 1024, 1},
+		{64, 63, 512, 512, 1, 1},   {65, 64, 512, 512, 2, 2},   {64, 63, 512, 8, 1, 1},
+		{64, 10, 512, 508, 2, 1},   {64, 10, 512, 516, 3, 1},   {15, 14, 4096, 4096, 1, 1},
+		{16, 15, 4096, 4096, 2, 2}, {16, 15, 4096, 1024, 1, 1},
 	};
 
 	/* Equal contents are as good as an equal pointer. */
@@ -193,12 +193,15 @@ static void test_batches(void **state)
 	flow = flow_of(&copy, 1, 512);
 	rig_run(flow, p->a, p->b);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		uint64_t before = stats_of(p, p->a)->tx_calls;
+		struct urxe_udp_stats before = *stats_of(p, p->a);
+		const struct urxe_udp_stats *after;
 
 		flow = flow_of(&path, rows[i].n, rows[i].len);
 		flow->len[rows[i].odd] = rows[i].odd_len;
 		rig_run(flow, p->a, p->b);
-		assert_int_equal(stats_of(p, p->a)->tx_calls - before, rows[i].calls);
+		after = stats_of(p, p->a);
+		assert_int_equal(after->tx_batches - before.tx_batches, rows[i].batches);
+		assert_int_equal(after->tx_calls - before.tx_calls, rows[i].calls);
 	}
 }
 
@@ -599,7 +602,29 @@ static void test_errors(void **state)
 	log_set_threshold(LOG_WARN);
 	assert_false(urxe_udp_blocked(p->a));
 	rig_run(flow_of(&good, 100, 100), p->a, p->b);
-	assert_int_equal(stats_of(p, p->a)->tx_calls, 5);
+	assert_int_equal(stats_of(p, p->a)->tx_calls, 4);
+}
+
+/* Of several batches in one system call, those in between. */
+static void test_errors_in_turns(void **state)
+{
+	struct pair *p = *state;
+	struct turns turns = {
+		.flow = flow_of(NULL, 12, 100),
+		.path = {rig_path(p->a, RIG_A, 4), rig_path(p->a, RIG_A, 4)},
+	};
+
+	turns.path[1].dgid = rig_gid("192.0.2.1");
+	log_set_threshold(LOG_ERROR);
+	assert_int_equal(urxe_udp_send(p->a, pull_in_turns, &turns, 64, false), 12);
+	log_set_threshold(LOG_WARN);
+	assert_int_equal(stats_of(p, p->a)->tx_errors, 6);
+	assert_int_equal(stats_of(p, p->a)->tx_pkts, 6);
+	while (turns.got[0] < 6) {
+		rig_wait(p->b);
+		assert_true(urxe_udp_poll(p->b, deliver_in_turns, &turns, 64) > 0);
+	}
+	assert_false(urxe_udp_unsent(p->a));
 }
 
 /* Nobody listens: the ICMP errors that come back disturb neither sending nor receiving. */
@@ -666,6 +691,7 @@ int main(void)
 		LINK_TEST(test_overflow),
 		LINK_TEST(test_blocked),
 		LINK_TEST(test_errors),
+		LINK_TEST(test_errors_in_turns),
 		LINK_TEST(test_icmp),
 		LINK_TEST(test_link_local),
 	};

@@ -100,13 +100,33 @@ static void more_to_come(void **state)
 	urxe_udp_send(udp, rig_pull, &flow, 1, true); /* a shorter one ends it */
 	assert_int_equal(tx_calls(udp), 2);
 	urxe_udp_send(udp, rig_pull, &flow, 1, true);
-	flow.path = &other; /* cannot join: what was before goes out */
+	flow.path = &other; /* cannot join, but wait with what was before */
 	urxe_udp_send(udp, rig_pull, &flow, 1, true);
-	assert_int_equal(tx_calls(udp), 3);
+	assert_int_equal(tx_calls(udp), 2);
 	assert_true(urxe_udp_unsent(udp));
 	assert_int_equal(urxe_udp_send(udp, rig_pull, &flow, 0, false), 0);
 	assert_int_equal(tx_calls(udp), 4);
 	assert_false(urxe_udp_unsent(udp));
+	urxe_udp_close(udp);
+}
+
+/* Small batches leave with a large one: an answer to a READ, whose first and last packets are
+ * longer. */
+static void small_ones_beside_a_large_one(void **state)
+{
+	struct urxe_udp *udp = rig_open(RIG_A, RIG_BUF, RIG_BUF);
+	struct urxe_path path = rig_path(udp, RIG_A, 4);
+	struct rig_flow flow = {.path = &path, .n = 128};
+	struct urxe_udp_stats stats;
+
+	for (unsigned i = 0; i < flow.n; i++)
+		flow.len[i] = i % 64 == 0 || i % 64 == 63 ? 1024 : 1020;
+	assert_int_equal(urxe_udp_send(udp, rig_pull, &flow, 128, false), 128);
+	urxe_udp_stats(udp, &stats);
+	/* [first, one], [61], [last, first, one], [61], [last]. */
+	assert_int_equal(stats.tx_batches, 5);
+	assert_int_equal(stats.tx_calls, 3);
+	assert_int_equal(stats.tx_pkts, 128);
 	urxe_udp_close(udp);
 }
 
@@ -116,6 +136,7 @@ int main(void)
 		cmocka_unit_test(after_a_silence),
 		cmocka_unit_test(silence_is_cheap),
 		cmocka_unit_test(more_to_come),
+		cmocka_unit_test(small_ones_beside_a_large_one),
 	};
 
 	rig_setup();
