@@ -54,6 +54,7 @@ enum xr_wqe_op {
 struct xr_wqe {
 	struct xrdma_msg *msg;
 	enum xr_wqe_op op;
+	uint32_t fragments; /* XR_WQE_MOVE */
 };
 
 _Static_assert(XR_MAX_HEAD_BYTES <= 64, "XR_HEAD_STRIDE");
@@ -157,8 +158,8 @@ struct xrdma_channel {
 	struct list in_order; /* arrived, to be delivered in this order */
 	struct list replies;  /* large ones, being read */
 	/* fragments */
-	struct list moving; /* messages of which fragments are to be posted */
-	uint32_t fragments, max_fragments;
+	struct list moving;                /* messages of which fragments are to be posted */
+	uint32_t fragments, max_fragments; /* outstanding */
 
 	struct xr_calls calls;
 	struct xr_agreed agreed;
@@ -378,7 +379,9 @@ bool xr_channel_post_alive(struct xrdma_channel *ch);
 int xr_channel_post_probe(struct xrdma_channel *ch);
 int xr_channel_post_mw(struct xrdma_channel *ch, struct ibv_send_wr *wr, struct xrdma_msg *m,
 		       bool signal);
-int xr_channel_post_move(struct xrdma_channel *ch, struct xrdma_msg *m, uint32_t len, bool signal);
+/* The next len bytes of m, which count as so many fragments. */
+int xr_channel_post_move(struct xrdma_channel *ch, struct xrdma_msg *m, uint32_t len,
+			 uint32_t fragments);
 /* A work request of the send queue completed. */
 void xr_channel_send_completed(struct xrdma_channel *ch, uint32_t pos, enum ibv_wc_status status);
 /* What is posted and will never complete: its queue pair is gone. */
@@ -402,7 +405,7 @@ void xr_large_begin(struct xrdma_channel *ch, struct xrdma_msg *m);
 void xr_large_feed(struct xrdma_context *ctx);
 void xr_move_start(struct xrdma_channel *ch, struct xrdma_msg *m);
 bool xr_move_pump(struct xrdma_channel *ch);
-void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status);
+void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, uint32_t fragments, int status);
 /* The channel is broken: one-sided operations wait. */
 void xr_move_suspend(struct xrdma_channel *ch);
 /* It is open again: with the keys of this epoch. */

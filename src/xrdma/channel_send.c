@@ -421,8 +421,10 @@ int xr_channel_post_mw(struct xrdma_channel *ch, struct ibv_send_wr *wr, struct 
 	return post(ch, wr, XR_WQE_MW, m, signal);
 }
 
-int xr_channel_post_move(struct xrdma_channel *ch, struct xrdma_msg *m, uint32_t len, bool signal)
+int xr_channel_post_move(struct xrdma_channel *ch, struct xrdma_msg *m, uint32_t len,
+			 uint32_t fragments)
 {
+	uint32_t pos = ch->flow.head;
 	struct ibv_sge sge = {(uintptr_t)m->data + m->posted, len, m->lkey};
 	struct ibv_send_wr wr = {
 		.opcode = m->write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
@@ -431,8 +433,14 @@ int xr_channel_post_move(struct xrdma_channel *ch, struct xrdma_msg *m, uint32_t
 		.wr.rdma = {.remote_addr = m->key.addr + m->posted, .rkey = m->key.rkey},
 	};
 
-	ch->ctx->stats.fragments++;
-	return post(ch, &wr, XR_WQE_MOVE, m, signal);
+	int ret = post(ch, &wr, XR_WQE_MOVE, m, true);
+
+	if (ret)
+		return ret;
+	ch->wqes[pos & ch->wqe_mask].fragments = fragments;
+	ch->flow.quantum -= fragments - 1;
+	ch->ctx->stats.fragments += fragments;
+	return 0;
 }
 
 /* ---- ends ---- */
@@ -458,7 +466,7 @@ static void end_wqe(struct xrdma_channel *ch, const struct xr_wqe *wqe, int stat
 			xr_mock_failed(ch, status);
 		break;
 	case XR_WQE_MOVE:
-		xr_move_ended(ch, m, status);
+		xr_move_ended(ch, m, wqe->fragments, status);
 		break;
 	case XR_WQE_BEACON:
 		break;

@@ -10,6 +10,8 @@
 
 #include <errno.h>
 
+enum { JOINED_BYTES = 256 << 10 };
+
 static struct xrdma_msg *moving_msg(struct list *node)
 {
 	return container_of(node, struct xrdma_msg, moving);
@@ -24,10 +26,26 @@ void xr_move_start(struct xrdma_channel *ch, struct xrdma_msg *m)
 	xr_channel_touch(ch);
 }
 
-/* Fragments end in groups of four, where that leaves others outstanding meanwhile. */
-static bool asks(const struct xrdma_channel *ch, const struct xrdma_msg *m)
+/*
+ * How many fragments of the message may be posted at once. They leave as one READ or WRITE, as each
+ * of those has its cost at both NICs; of what may be outstanding it is a quarter at most, so that
+ * the rest is under way while it ends.
+ */
+static uint32_t due(const struct xrdma_channel *ch, const struct xrdma_msg *m)
 {
-	return ch->max_fragments < 8 || m->posted / ch->agreed.frag_bytes % 4 == 3;
+	uint32_t frag = ch->agreed.frag_bytes, room = ch->max_fragments - ch->fragments;
+	uint32_t left = (m->len - m->posted) / frag + ((m->len - m->posted) % frag > 0);
+	uint32_t n = ch->max_fragments / 4;
+
+	if (n > JOINED_BYTES / frag)
+		n = JOINED_BYTES / frag;
+	if (n > ch->flow.quantum)
+		n = ch->flow.quantum;
+	if (n > room)
+		n = room;
+	if (n > left)
+		n = left;
+	return n ? n : 1;
 }
 
 /* False: there is more to post than there is room for. */
@@ -37,20 +55,20 @@ bool xr_move_pump(struct xrdma_channel *ch)
 
 	while (!list_empty(&ch->moving)) {
 		struct xrdma_msg *m = moving_msg(ch->moving.next);
-		uint32_t len = m->len - m->posted;
-		bool last = len <= ch->agreed.frag_bytes;
+		uint32_t len = m->len - m->posted, n;
 
 		if (ch->fragments >= ch->max_fragments)
 			return true; /* a fragment's end brings us here again */
 		if (!xr_flow_room(&ctx->flow, &ch->flow, XR_SPARE_CONTROL) || ch->flow.quantum == 0)
 			return false;
-		if (!last)
-			len = ch->agreed.frag_bytes;
-		if (xr_channel_post_move(ch, m, len, last || asks(ch, m)))
+		n = due(ch, m);
+		if (len > (uint64_t)n * ch->agreed.frag_bytes)
+			len = n * ch->agreed.frag_bytes;
+		if (xr_channel_post_move(ch, m, len, n))
 			return false;
-		ch->fragments++;
+		ch->fragments += n;
 		m->posted += len;
-		if (last)
+		if (m->posted == m->len)
 			list_del(&m->moving);
 	}
 	return true;
@@ -96,9 +114,9 @@ static void put_off(struct xrdma_channel *ch, struct xrdma_msg *m)
 	list_add_tail(&ch->rec.moves, &m->moving);
 }
 
-void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, int status)
+void xr_move_ended(struct xrdma_channel *ch, struct xrdma_msg *m, uint32_t fragments, int status)
 {
-	ch->fragments--;
+	ch->fragments -= fragments;
 	if (status && m->status == 0)
 		m->status = status;
 	if (m->wrs || (m->posted < m->len && xr_channel_flows(ch)))

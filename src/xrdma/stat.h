@@ -16,7 +16,7 @@ struct xrdma_context;
 	X(acks_sent) /* bare acknowledgements */                                                   \
 	X(acks_received)                                                                           \
 	X(large_read)    /* large payloads fetched */                                              \
-	X(fragments)     /* READs and WRITEs posted */                                             \
+	X(fragments)     /* posted, by READs and WRITEs */                                         \
 	X(queue_full)    /* sends that got -EAGAIN */                                              \
 	X(window_closed) /* sends that had to wait for the peer */                                 \
 	X(calls)                                                                                   \
