@@ -61,9 +61,10 @@ def xrdma():
 
     def commands(metric, sides, port):
         test, read = reads[metric]
-        # One large one in flight, and one that waits: raw verbs read the same buffer all the time,
-        # and what two processes pass through a cache is slower the more of it there is.
-        few = ['--in-flight', '1'] if metric is BANDWIDTH else []
+        # Replies, as the data of READs comes from the server, too: two processors are not alike. Two
+        # in flight: raw verbs read the same buffer all the time, and what two processes pass
+        # through a cache is slower the more of it there is.
+        few = ['--direction', 'in', '--in-flight', '2'] if metric is BANDWIDTH else []
         return *xr_perf(sides, port, options_of('tls=off'), '-S', str(metric.size), '-t', str(SECONDS),
                         *few, test), lambda _, text: read(results(text)[-1])
     return commands

@@ -58,7 +58,8 @@ const struct xr_option xr_options[] = {
 		"receiver. The smaller of both sides."},
 	{FIELD(frag_bytes), .type = XR_BYTES, .unit = "bytes", .min = 4096, .max = 1 << 30,
 	 .def = 65536,
-	 .doc = "Large messages move in fragments of this size. The smaller of both sides."},
+	 .doc = "Large messages move in fragments of this size, small ones up to 256 KiB at once. "
+		"The smaller of both sides."},
 	{FIELD(max_msg), .type = XR_BYTES, .unit = "bytes", .min = 4096, .max = UINT32_MAX,
 	 .def = 1 << 30,
 	 .doc = "Largest message. The smaller of both sides; 7/8 of rx_budget_bytes bounds it "

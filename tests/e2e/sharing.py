@@ -50,7 +50,7 @@ def shared_case(sides, ports, mislead):
     servers, clients, most = [], [], 0
     for _ in range(PAIRS):
         port = next(ports)
-        argv = hostile.bytes_argv(*sides, port, ['-n', '200', '-t', '18'])
+        argv = hostile.bytes_argv(*sides, port, ['-n', '600' if mislead else '200', '-t', '18'])
         server = sides[0].spawn(argv[0])
         server.side = sides[0]
         servers.append(server)

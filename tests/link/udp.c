@@ -205,50 +205,6 @@ static void test_batches(void **state)
 	}
 }
 
-/* The frames of a flow take turns between two paths. */
-struct turns {
-	struct rig_flow *flow;
-	struct urxe_path path[2];
-	unsigned got[2];
-};
-
-static bool pull_in_turns(void *arg, struct urxe_frame *ret_frame)
-{
-	struct turns *turns = arg;
-
-	turns->flow->path = &turns->path[turns->flow->pulled & 1];
-	return rig_pull(turns->flow, ret_frame);
-}
-
-static void deliver_in_turns(void *arg, const struct urxe_rx *rx)
-{
-	struct turns *turns = arg;
-
-	for (int i = 0; i < 2; i++)
-		turns->got[i] +=
-			!memcmp(&rx->path->dgid, &turns->path[i].dgid, sizeof(rx->path->dgid));
-}
-
-/* They cannot share a call, whatever their pointers, and arrive at their own addresses. */
-static void test_paths_in_turns(void **state)
-{
-	struct pair *p = *state;
-	struct turns turns = {
-		.flow = flow_of(NULL, 20, 100),
-		.path = {rig_path(p->a, RIG_A, 4), rig_path(p->a, RIG_A, 6)},
-	};
-
-	assert_int_equal(urxe_udp_send(p->a, pull_in_turns, &turns, 64, false), 20);
-	assert_int_equal(stats_of(p, p->a)->tx_calls, 20);
-	while (turns.got[0] + turns.got[1] < 20) {
-		rig_wait(p->b);
-		assert_true(urxe_udp_poll(p->b, deliver_in_turns, &turns, 64) > 0);
-	}
-	assert_int_equal(turns.got[0], 10);
-	assert_int_equal(turns.got[1], 10);
-	assert_clean(p, p->b);
-}
-
 static void check_path(struct pair *p, int version)
 {
 	struct urxe_path path = rig_path(p->a, RIG_A, version);
@@ -605,28 +561,6 @@ static void test_errors(void **state)
 	assert_int_equal(stats_of(p, p->a)->tx_calls, 4);
 }
 
-/* Of several batches in one system call, those in between. */
-static void test_errors_in_turns(void **state)
-{
-	struct pair *p = *state;
-	struct turns turns = {
-		.flow = flow_of(NULL, 12, 100),
-		.path = {rig_path(p->a, RIG_A, 4), rig_path(p->a, RIG_A, 4)},
-	};
-
-	turns.path[1].dgid = rig_gid("192.0.2.1");
-	log_set_threshold(LOG_ERROR);
-	assert_int_equal(urxe_udp_send(p->a, pull_in_turns, &turns, 64, false), 12);
-	log_set_threshold(LOG_WARN);
-	assert_int_equal(stats_of(p, p->a)->tx_errors, 6);
-	assert_int_equal(stats_of(p, p->a)->tx_pkts, 6);
-	while (turns.got[0] < 6) {
-		rig_wait(p->b);
-		assert_true(urxe_udp_poll(p->b, deliver_in_turns, &turns, 64) > 0);
-	}
-	assert_false(urxe_udp_unsent(p->a));
-}
-
 /* Nobody listens: the ICMP errors that come back disturb neither sending nor receiving. */
 static void test_icmp(void **state)
 {
@@ -679,7 +613,6 @@ int main(void)
 		LINK_TEST(test_sizes_gro),
 		LINK_TEST(test_sizes_loopback),
 		LINK_TEST(test_batches),
-		LINK_TEST(test_paths_in_turns),
 		LINK_TEST(test_path),
 		LINK_TEST(test_sports),
 		LINK_TEST(test_port_taken),
@@ -691,7 +624,6 @@ int main(void)
 		LINK_TEST(test_overflow),
 		LINK_TEST(test_blocked),
 		LINK_TEST(test_errors),
-		LINK_TEST(test_errors_in_turns),
 		LINK_TEST(test_icmp),
 		LINK_TEST(test_link_local),
 	};

@@ -5,6 +5,8 @@
  */
 #include "udp_rig.h"
 
+#include "base/log.h"
+
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -130,13 +132,95 @@ static void small_ones_beside_a_large_one(void **state)
 	urxe_udp_close(udp);
 }
 
+/* The frames of a flow take turns between two paths. */
+struct turns {
+	struct rig_flow *flow;
+	struct urxe_path path[2];
+	unsigned got[2];
+};
+
+static bool pull_in_turns(void *arg, struct urxe_frame *ret_frame)
+{
+	struct turns *turns = arg;
+
+	turns->flow->path = &turns->path[turns->flow->pulled & 1];
+	return rig_pull(turns->flow, ret_frame);
+}
+
+static void deliver_in_turns(void *arg, const struct urxe_rx *rx)
+{
+	struct turns *turns = arg;
+
+	for (int i = 0; i < 2; i++)
+		turns->got[i] +=
+			!memcmp(&rx->path->dgid, &turns->path[i].dgid, sizeof(rx->path->dgid));
+}
+
+static struct turns *turns_of(unsigned n, struct urxe_path first, struct urxe_path second)
+{
+	static struct rig_flow flow;
+	static struct turns turns;
+
+	flow = (struct rig_flow){.n = n};
+	for (unsigned i = 0; i < n; i++)
+		flow.len[i] = 100;
+	turns = (struct turns){.flow = &flow, .path = {first, second}};
+	return &turns;
+}
+
+/* Sends all, and waits for so many of each path. */
+static void run_turns(struct turns *turns, struct urxe_udp *from, struct urxe_udp *to,
+		      unsigned first, unsigned second)
+{
+	assert_int_equal(urxe_udp_send(from, pull_in_turns, turns, 64, false), turns->flow->n);
+	assert_false(urxe_udp_unsent(from));
+	while (turns->got[0] + turns->got[1] < first + second) {
+		rig_wait(to);
+		assert_true(urxe_udp_poll(to, deliver_in_turns, turns, 64) > 0);
+	}
+	assert_int_equal(turns->got[0], first);
+	assert_int_equal(turns->got[1], second);
+}
+
+/* Of two families they cannot share a call, whatever their pointers, and arrive at their addresses.
+ */
+static void paths_in_turns(void **state)
+{
+	struct urxe_udp *from = rig_open(RIG_A, RIG_BUF, RIG_BUF);
+	struct urxe_udp *to = rig_open(RIG_B, RIG_BUF, RIG_BUF);
+
+	run_turns(turns_of(20, rig_path(from, RIG_A, 4), rig_path(from, RIG_A, 6)), from, to, 10,
+		  10);
+	assert_int_equal(tx_calls(from), 20);
+	urxe_udp_close(from);
+	urxe_udp_close(to);
+}
+
+/* Every other batch of one call has no way to go. */
+static void errors_in_turns(void **state)
+{
+	struct urxe_udp *from = rig_open(RIG_A, RIG_BUF, RIG_BUF);
+	struct urxe_udp *to = rig_open(RIG_B, RIG_BUF, RIG_BUF);
+	struct urxe_path good = rig_path(from, RIG_A, 4), bad = good;
+	struct urxe_udp_stats stats;
+
+	bad.dgid = rig_gid("192.0.2.1"); /* ENETUNREACH */
+	log_set_threshold(LOG_ERROR);
+	run_turns(turns_of(12, good, bad), from, to, 6, 0);
+	log_set_threshold(LOG_WARN);
+	urxe_udp_stats(from, &stats);
+	assert_int_equal(stats.tx_errors, 6);
+	assert_int_equal(stats.tx_pkts, 6);
+	urxe_udp_close(from);
+	urxe_udp_close(to);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(after_a_silence),
-		cmocka_unit_test(silence_is_cheap),
-		cmocka_unit_test(more_to_come),
-		cmocka_unit_test(small_ones_beside_a_large_one),
+		cmocka_unit_test(after_a_silence), cmocka_unit_test(silence_is_cheap),
+		cmocka_unit_test(more_to_come),    cmocka_unit_test(small_ones_beside_a_large_one),
+		cmocka_unit_test(paths_in_turns),  cmocka_unit_test(errors_in_turns),
 	};
 
 	rig_setup();

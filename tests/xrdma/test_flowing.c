@@ -171,6 +171,24 @@ static void m10_fair_between_channels(void **state)
 	rig_close(&r);
 }
 
+/* Four at a time, of the sixteen that may be outstanding here: 17 fragments are five READs. */
+static void m10_fragments_due_at_once_are_one_read(void **state)
+{
+	struct xrdma_context *ctx;
+	uint64_t posted;
+	struct rig r;
+
+	rig_open(&r, "ack_delay_us=1000000 max_rd_atomic=16");
+	rig_connect(&r);
+	ctx = r.side[RIG_SERVER].ctx;
+	posted = ctx->flow.posted;
+	rig_send(r.side[RIG_CLIENT].ch, (1 << 20) + 1, 1);
+	rig_expect(&r, RIG_SERVER, (1 << 20) + 1, 1);
+	assert_int_equal(rig_stat(ctx, "fragments"), 17);
+	assert_int_equal(ctx->flow.posted - posted, 5);
+	rig_close(&r);
+}
+
 /* More small channels than work requests that may be outstanding, all sending at once. */
 static void m10_more_channels_than_work_requests(void **state)
 {
@@ -227,6 +245,7 @@ int main(void)
 		cmocka_unit_test(m9_both_windows_full),
 		cmocka_unit_test(m9_window_to_the_message),
 		cmocka_unit_test(m10_fair_between_channels),
+		cmocka_unit_test(m10_fragments_due_at_once_are_one_read),
 		cmocka_unit_test(m10_more_channels_than_work_requests),
 		cmocka_unit_test(m10_an_acknowledgement_waits_for_its_turn),
 	};
