@@ -63,6 +63,7 @@ struct drive {
 	uint64_t now_ns;       /* 0: the clock has not been read in this round */
 	unsigned empty_rounds; /* since the clock was last read */
 	unsigned served_polls; /* polls by the application since it was last seen to wait */
+	unsigned posts;        /* calls that posted since it polled */
 	unsigned udp_credit;   /* rounds for which the UDP sockets are polled inline */
 	uint64_t alarm_ns;     /* the deadline that the driver thread knows of */
 	bool active;           /* packets came or went since the thread slept last */

@@ -16,6 +16,7 @@ enum {
 	HAND_OVER_ROUNDS = 4,
 	FINISH_ROUNDS = 16,
 	UDP_CREDIT = 4096,  /* rounds that the sockets are polled inline after traffic */
+	POSTS_TO_POLL = 64, /* in a row: the last one polls too */
 	POLLS_TO_TAKE = 64, /* polls after which the application is taken to run the engine */
 	STICKY_MIN_NS = DRIVE_TICK_NS,
 	STICKY_MAX_NS = 256 * DRIVE_TICK_NS,
@@ -64,9 +65,9 @@ static bool trusted(const struct habit *h)
 	return h->times >= h->min;
 }
 
-static void kept(struct habit *h)
+static void kept(struct habit *h, unsigned times)
 {
-	h->times++;
+	h->times += times;
 	if (h->times / 4 >= h->min && h->min > TRUST_MIN) {
 		h->min /= 2;
 		h->times = h->min;
@@ -271,29 +272,7 @@ void urxe_drive_send(struct urxe_context *ctx)
 	send_all(ctx, false, false);
 }
 
-/*
- * A system call for each small message would be most of its cost. What the application posts first
- * leaves at once; what it posts behind that, before it polls again, may wait for more and leaves at
- * the next poll that finds nothing, or when the batch is full.
- */
-void urxe_drive_posted(struct urxe_context *ctx, const struct urxe_qp *qp)
-{
-	struct drive *d = &ctx->drive;
-	struct urxe_txq *txq = urxe_qp_txq(qp);
-	bool more = d->posted_ns && trusted(&d->returns) && !is_served(ctx);
-
-	if (d->heard)
-		kept(&d->answers);
-	d->heard = false;
-	if (list_linked(&ctx->udp_txq.active))
-		d->posted_ns = urxe_drive_now(ctx);
-	if (txq && txq != &ctx->udp_txq)
-		send_lane(ctx, txq);
-	else
-		send_all(ctx, false, more);
-}
-
-/* The application polls: for how long has it left lying what it posted? */
+/* The application polls: for how long has it left lying what it posted last? */
 static void note_return(struct urxe_context *ctx)
 {
 	struct drive *d = &ctx->drive;
@@ -301,7 +280,7 @@ static void note_return(struct urxe_context *ctx)
 	if (!d->posted_ns)
 		return;
 	if (urxe_drive_now(ctx) - d->posted_ns < RETURN_NS)
-		kept(&d->returns);
+		kept(&d->returns, d->posts);
 	else if (urxe_udp_unsent(ctx->udp))
 		broken(&d->returns);
 	d->posted_ns = 0;
@@ -331,7 +310,7 @@ static bool may_hold(const struct urxe_context *ctx)
 	return !d->held && trusted(&d->answers) && !is_served(ctx);
 }
 
-static bool progress(struct urxe_context *ctx, bool polled)
+static bool progress(struct urxe_context *ctx, bool polled, bool more)
 {
 	struct drive *d = &ctx->drive;
 	bool due, busy;
@@ -352,21 +331,9 @@ static bool progress(struct urxe_context *ctx, bool polled)
 	if (due)
 		urxe_engine_advance(ctx->engine, d->now_ns);
 	busy |= due;
-	busy |= send_all(ctx, d->heard && may_hold(ctx), false) > 0;
+	busy |= send_all(ctx, d->heard && may_hold(ctx), more) > 0;
 	urxe_events_collect(ctx); /* also without a frame: a pull may find that a request fails */
 	return busy;
-}
-
-bool urxe_drive_progress(struct urxe_context *ctx)
-{
-	return progress(ctx, false);
-}
-
-void urxe_drive_finish(struct urxe_context *ctx)
-{
-	urxe_drive_begin(ctx);
-	for (int i = 0; i < FINISH_ROUNDS && urxe_drive_progress(ctx); i++)
-		;
 }
 
 /* The application polls and goes on polling: leave the engine to it. */
@@ -384,21 +351,77 @@ static void take_back(struct urxe_context *ctx)
 	urxe_driver_kick();
 }
 
-void urxe_drive_poll(struct urxe_context *ctx)
+/* It has done what polls do, so many times. */
+static void count_served(struct urxe_context *ctx, unsigned n)
 {
 	struct drive *d = &ctx->drive;
-	unsigned long polls = atomic_load_explicit(&d->polls, memory_order_relaxed);
 
-	atomic_store_explicit(&d->polls, polls + 1, memory_order_relaxed);
-	urxe_drive_begin(ctx);
-	note_return(ctx);
-	progress(ctx, true);
 	if (!is_served(ctx))
 		return;
-	if (++d->served_polls >= POLLS_TO_TAKE)
+	d->served_polls += n;
+	if (d->served_polls >= POLLS_TO_TAKE)
 		take_back(ctx);
 	else
 		urxe_drive_settle(ctx);
+}
+
+static void count_poll(struct drive *d)
+{
+	unsigned long polls = atomic_load_explicit(&d->polls, memory_order_relaxed);
+
+	atomic_store_explicit(&d->polls, polls + 1, memory_order_relaxed);
+}
+
+/*
+ * A system call for each small message would be most of its cost. What the application posts first
+ * leaves at once; what it posts behind that, before it polls again, may wait for more and leaves at
+ * the next poll that finds nothing, or when the batch is full. A long row of posts runs the engine
+ * now and then: it is no sign of an application that never polls.
+ */
+void urxe_drive_posted(struct urxe_context *ctx, const struct urxe_qp *qp)
+{
+	struct drive *d = &ctx->drive;
+	struct urxe_txq *txq = urxe_qp_txq(qp);
+	bool more = d->posted_ns && trusted(&d->returns) && !is_served(ctx);
+
+	if (d->heard)
+		kept(&d->answers, 1);
+	d->heard = false;
+	if (list_linked(&ctx->udp_txq.active))
+		d->posted_ns = urxe_drive_now(ctx);
+	if (txq && txq != &ctx->udp_txq)
+		send_lane(ctx, txq);
+	else
+		send_all(ctx, false, more);
+	if (++d->posts % POSTS_TO_POLL == 0) {
+		count_poll(d);
+		progress(ctx, false, more);
+		count_served(ctx, POSTS_TO_POLL);
+	}
+}
+
+bool urxe_drive_progress(struct urxe_context *ctx)
+{
+	return progress(ctx, false, false);
+}
+
+void urxe_drive_finish(struct urxe_context *ctx)
+{
+	urxe_drive_begin(ctx);
+	for (int i = 0; i < FINISH_ROUNDS && urxe_drive_progress(ctx); i++)
+		;
+}
+
+void urxe_drive_poll(struct urxe_context *ctx)
+{
+	struct drive *d = &ctx->drive;
+
+	count_poll(d);
+	urxe_drive_begin(ctx);
+	note_return(ctx);
+	d->posts = 0;
+	progress(ctx, true, false);
+	count_served(ctx, 1);
 }
 
 void urxe_drive_settle(struct urxe_context *ctx)

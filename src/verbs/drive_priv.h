@@ -11,8 +11,9 @@
  *
  * POLLED becomes SERVED when a tick finds that nobody polled, or at once when the application says
  * that it is going to sleep (ibv_req_notify_cq, ibv_get_cq_event). SERVED becomes POLLED after a
- * row of polls. An application that leaves packets lying although it polled just before (it spins
- * on memory that its peer writes) stays SERVED for longer each time.
+ * row of polls; a long row of posts runs the engine now and then and counts as polls, too. An
+ * application that leaves packets lying although it polled just before (it spins on memory that its
+ * peer writes) stays SERVED for longer each time.
  */
 #ifndef URXE_VERBS_DRIVE_PRIV_H
 #define URXE_VERBS_DRIVE_PRIV_H

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -14,6 +15,8 @@ enum {
 	BURST = 40,
 	HABIT = 200, /* posts that are followed by polls */
 	ROUNDS = 100,
+	PART = RIG_DEPTH / 2,
+	ROWS = 8,
 };
 
 /* Exported by libibverbs, declared nowhere. */
@@ -89,6 +92,35 @@ static void bursts_share_calls(void **state)
 	pair_close(&a, &b, false);
 }
 
+/*
+ * Who posts a long row, and polls then, is not taken for one that never polls, whom the driver
+ * thread serves: from the second row on its messages share calls.
+ */
+static void long_rows_share_calls(void **state)
+{
+	uint64_t fewest = UINT64_MAX;
+	struct end a, b;
+
+	end_open(&a, NULL);
+	end_open(&b, NULL);
+	end_qp(&a, false);
+	end_qp(&b, false);
+	pair_connect(&a, &b);
+	usleep(10000); /* nobody polls */
+	for (int i = 0; i < ROWS && fewest > PART / 2; i++) {
+		uint64_t before = system_calls(&a), calls;
+
+		post(&a, &b, PART);
+		post(&a, &b, PART);
+		complete(&a);
+		complete(&a);
+		calls = system_calls(&a) - before;
+		fewest = calls < fewest ? calls : fewest;
+	}
+	assert_in_range(fewest, 2, PART / 2);
+	pair_close(&a, &b, false);
+}
+
 /* Memory that the peer writes, as the program that spins on it reads it. */
 __attribute__((no_sanitize("thread"))) static uint8_t look_at(const volatile uint8_t *p)
 {
@@ -118,6 +150,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bursts_share_calls),
+		cmocka_unit_test(long_rows_share_calls),
 		cmocka_unit_test(nothing_is_left),
 	};
 
