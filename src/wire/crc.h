@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CRC-32 as zlib's crc32() computes it: polynomial 0x04c11db7 reflected, start and result inverted.
- * On processors with VPCLMULQDQ and AVX2 by code of ours, that needs nothing but whole blocks;
- * elsewhere by isa-l.
+ * On processors with VPCLMULQDQ, and AVX2 or AVX-512, by code of ours, which needs nothing but
+ * whole blocks; elsewhere by isa-l.
  */
 #ifndef URXE_WIRE_CRC_H
 #define URXE_WIRE_CRC_H
