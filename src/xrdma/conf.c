@@ -174,7 +174,8 @@ static int parse_number(const struct xr_option *o, const char *text, uint64_t *r
 	err = parse_digits(text, &end, &value);
 	if (err)
 		return err;
-	if (o->type == XR_BYTES && *end != '\0' && (unit = strchr(units, *end)) != NULL) {
+	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+	if (o->type == XR_BYTES && unit) {
 		unsigned shift = 10 * (unsigned)(unit - units + 1);
 
 		if (value > UINT64_MAX >> shift)
