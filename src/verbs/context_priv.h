@@ -67,6 +67,7 @@ struct drive {
 	unsigned udp_credit;   /* rounds for which the UDP sockets are polled inline */
 	uint64_t alarm_ns;     /* the deadline that the driver thread knows of */
 	bool active;           /* packets came or went since the thread slept last */
+	bool unfinished;       /* the last round sent as much as a round may */
 	uint64_t sticky_until_ns, sticky_ns, left_served_ns;
 	unsigned wait_spin_us; /* how long ibv_get_cq_event() polls before it blocks */
 	bool held;             /* the last round kept acknowledgements back */

@@ -226,15 +226,17 @@ static unsigned send_txq(struct urxe_context *ctx, struct urxe_txq *txq, bool mo
 	if (txq == &ctx->ud_local_txq)
 		return send_ud_local(ctx);
 	if (txq == &ctx->udp_txq) {
-		/* Where there is more to pull than the budget allows, the next call goes on. */
+		/* Where there is more to pull than the budget allows, the next round goes on. */
 		n = urxe_udp_send(ctx->udp, pull, &arg, TX_BUDGET, true);
 		if (n < TX_BUDGET && !more)
 			urxe_udp_send(ctx->udp, pull, &arg, 0, false);
 		ctx->drive.udp_credit = UDP_CREDIT;
-		return n;
+	} else {
+		lane = txq->user;
+		n = urxe_shm_send(lane->peer, urxe_drive_now(ctx), pull, &arg, TX_BUDGET);
 	}
-	lane = txq->user;
-	return urxe_shm_send(lane->peer, urxe_drive_now(ctx), pull, &arg, TX_BUDGET);
+	ctx->drive.unfinished |= n == TX_BUDGET;
+	return n;
 }
 
 /* With hold, acknowledgements wait for the next call; with more, so may what goes by UDP. */
@@ -244,6 +246,7 @@ static unsigned send_all(struct urxe_context *ctx, bool hold, bool more)
 	unsigned n = 0;
 
 	urxe_engine_hold_acks(ctx->engine, hold);
+	ctx->drive.unfinished = false;
 	if (ctx->udp && urxe_udp_unsent(ctx->udp) && !list_linked(&ctx->udp_txq.active))
 		n += send_txq(ctx, &ctx->udp_txq, more); /* what was kept before */
 	while (txq && list_linked(&txq->active)) {
@@ -262,6 +265,7 @@ static unsigned send_all(struct urxe_context *ctx, bool hold, bool more)
 static void send_lane(struct urxe_context *ctx, struct urxe_txq *txq)
 {
 	urxe_engine_hold_acks(ctx->engine, false);
+	ctx->drive.unfinished = false;
 	if (list_linked(&txq->active))
 		ctx->drive.active |= send_txq(ctx, txq, false) > 0;
 	urxe_capture_flush(ctx);
@@ -433,9 +437,10 @@ void urxe_drive_settle(struct urxe_context *ctx)
 		return; /* the application's polls serve the timers, or a tick finds that none come
 			 */
 	deadline = urxe_engine_deadline(ctx->engine);
-	if (deadline >= d->alarm_ns)
+	if (deadline >= d->alarm_ns && !d->unfinished)
 		return;
-	d->alarm_ns = deadline;
+	d->alarm_ns = deadline < d->alarm_ns ? deadline : d->alarm_ns;
+	d->unfinished = false;
 	urxe_driver_kick();
 }
 

@@ -51,7 +51,7 @@ void urxe_drive_send(struct urxe_context *ctx);
 /* The same after the application posted requests to this QP: it may post more. Lock held. */
 void urxe_drive_posted(struct urxe_context *ctx, const struct urxe_qp *qp);
 
-/* After a call that may have set a timer: see that somebody will serve it. Lock held. */
+/* After a call that may have set a timer, or not sent all: see that somebody goes on. Lock held. */
 void urxe_drive_settle(struct urxe_context *ctx);
 
 /*

@@ -48,7 +48,7 @@ void end_qp(struct end *e, bool extended)
 			.max_send_sge = 4,
 			.max_recv_sge = 4,
 			.max_inline_data = RIG_INLINE},
-		.qp_type = IBV_QPT_RC,
+		.qp_type = e->unreliable ? IBV_QPT_UC : IBV_QPT_RC,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = e->pd,
 	};
@@ -76,11 +76,17 @@ struct end_address end_address(const struct end *e)
 
 void end_connect(struct end *e, const struct end_address *to)
 {
+	const int reliable = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT |
+			     IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	const int optional = e->unreliable ? 0 : reliable;
+	const int rtr = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
-		.qp_access_flags =
-			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+		.qp_access_flags = e->unreliable
+					   ? IBV_ACCESS_REMOTE_WRITE
+					   : IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+						     IBV_ACCESS_REMOTE_ATOMIC,
 		.path_mtu = IBV_MTU_1024,
 		.dest_qp_num = to->qpn,
 		.rq_psn = 0xfffff0, /* wraps soon */
@@ -102,12 +108,9 @@ void end_connect(struct end *e, const struct end_address *to)
 	attr.qp_state = IBV_QPS_RTR;
 	REQUIRE(ibv_modify_qp(e->qp, &attr,
 			      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				      IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-				      IBV_QP_MIN_RNR_TIMER) == 0);
+				      IBV_QP_RQ_PSN | (optional & rtr)) == 0);
 	attr.qp_state = IBV_QPS_RTS;
-	REQUIRE(ibv_modify_qp(e->qp, &attr,
-			      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+	REQUIRE(ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | (optional & ~rtr)) == 0);
 }
 
 void end_close(struct end *e, bool close_context)

@@ -40,6 +40,7 @@ struct end {
 	uint8_t *buf;
 	uint8_t timeout, retry_cnt;
 	uint8_t gid_index; /* its own */
+	bool unreliable;   /* UC */
 };
 
 /* What the peer needs to know. */

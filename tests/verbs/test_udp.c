@@ -4,9 +4,12 @@
  */
 #include "rig.h"
 
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -146,12 +149,94 @@ static void nothing_is_left(void **state)
 	pair_close(&a, &b, false);
 }
 
+static const uint32_t long_messages[] = {256 << 10, 300 << 10};
+
+enum { N_LONG_MESSAGES = sizeof(long_messages) / sizeof(long_messages[0]) };
+
+static struct end_address open_unreliable(struct end *e, int fd)
+{
+	struct end_address mine, there;
+
+	end_open(e, NULL);
+	e->unreliable = true;
+	end_qp(e, false);
+	mine = end_address(e);
+	assert_int_equal(write(fd, &mine, sizeof(mine)), sizeof(mine));
+	assert_int_equal(read(fd, &there, sizeof(there)), sizeof(there));
+	end_connect(e, &there);
+	return there;
+}
+
+/* Says when the last byte of each has come. Ends with the other process. */
+static int receive_long_messages(int fd)
+{
+	uint8_t byte = 1;
+	struct end e;
+
+	open_unreliable(&e, fd);
+	for (int i = 0; i < N_LONG_MESSAGES; i++) {
+		if (write(fd, &byte, 1) != 1)
+			return 1;
+		while (look_at(&e.buf[long_messages[i] - 1]) != 1)
+			usleep(100);
+	}
+	return write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 0;
+}
+
+static void post_long_message(struct end *e, const struct end_address *to, uint32_t len)
+{
+	struct ibv_sge sge = {(uintptr_t)e->buf, len, e->mr->lkey};
+	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	e->buf[len - 1] = 1;
+	wr.wr.rdma.rkey = to->rkey;
+	wr.wr.rdma.remote_addr = to->addr;
+	assert_int_equal(ibv_post_send(e->qp, &wr, &bad), 0);
+}
+
+/*
+ * Of messages of more packets than one round sends, to which nobody answers, by a program that does
+ * not poll, nothing is left lying.
+ */
+static void no_rest_is_left(void **state)
+{
+	struct end_address there;
+	struct pollfd answer;
+	struct end e;
+	int fds[2], status;
+	uint8_t byte;
+	pid_t pid;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		close(fds[0]);
+		_exit(receive_long_messages(fds[1]));
+	}
+	close(fds[1]);
+	answer = (struct pollfd){.fd = fds[0], .events = POLLIN};
+	there = open_unreliable(&e, fds[0]);
+	for (int i = 0; i <= N_LONG_MESSAGES; i++) {
+		assert_int_equal(poll(&answer, 1, 10000), 1);
+		assert_int_equal(read(fds[0], &byte, 1), 1);
+		usleep(10000); /* nobody polls */
+		if (i < N_LONG_MESSAGES)
+			post_long_message(&e, &there, long_messages[i]);
+	}
+	close(fds[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	end_close(&e, true);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bursts_share_calls),
 		cmocka_unit_test(long_rows_share_calls),
 		cmocka_unit_test(nothing_is_left),
+		cmocka_unit_test(no_rest_is_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
