@@ -21,8 +21,9 @@ enum {
 	UDP_RX_MAX = 65536, /* GRO never makes a larger datagram */
 	/* With Ethernet, IPv6 and UDP headers not above the usual gso_max_size. */
 	UDP_BATCH_MAX = 65536 - 14 - 40 - 8,
-	UDP_BATCHES = 16, /* in one system call */
-	UDP_OUTBOX_MIN = UDP_BATCH_MAX / 2,
+	UDP_BATCHES = 16,                   /* in one system call */
+	UDP_OUTBOX_MIN = UDP_BATCH_MAX / 2, /* bytes that are worth a system call */
+	UDP_OUTBOX_SKEW = 32,               /* at most, in front of a batch */
 	UDP_NO_PORT = 0,
 	UDP_GROUPS_MAX = 64,
 };
@@ -74,7 +75,7 @@ struct udp_outbox {
 	uint32_t len;  /* of data */
 	struct udp_batch batch[UDP_BATCHES];
 	/* Another batch begins only where there are less than UDP_OUTBOX_MIN. */
-	_Alignas(16) uint8_t data[UDP_OUTBOX_MIN + 32 + UDP_BATCH_MAX];
+	_Alignas(16) uint8_t data[UDP_OUTBOX_MIN + UDP_OUTBOX_SKEW + UDP_BATCH_MAX];
 };
 
 /* What the kernel told of a datagram that was received. */

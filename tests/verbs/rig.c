@@ -76,10 +76,10 @@ struct end_address end_address(const struct end *e)
 
 void end_connect(struct end *e, const struct end_address *to)
 {
-	const int reliable = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT |
-			     IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	const int optional = e->unreliable ? 0 : reliable;
-	const int rtr = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	const int rtr = e->unreliable ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	const int rts = e->unreliable ? 0
+				      : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+						IBV_QP_MAX_QP_RD_ATOMIC;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
@@ -108,9 +108,9 @@ void end_connect(struct end *e, const struct end_address *to)
 	attr.qp_state = IBV_QPS_RTR;
 	REQUIRE(ibv_modify_qp(e->qp, &attr,
 			      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				      IBV_QP_RQ_PSN | (optional & rtr)) == 0);
+				      IBV_QP_RQ_PSN | rtr) == 0);
 	attr.qp_state = IBV_QPS_RTS;
-	REQUIRE(ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | (optional & ~rtr)) == 0);
+	REQUIRE(ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | rts) == 0);
 }
 
 void end_close(struct end *e, bool close_context)
