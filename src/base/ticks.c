@@ -2,7 +2,6 @@
 #include "base/ticks.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,14 +16,19 @@ enum {
 	/* A scale measured over this long is right to some millionths. */
 	MEASURE_NS = 20000000,
 	APART_TICKS = 20000, /* some microseconds */
+	STRAY_NS = 20000,
+	STRAY_PART = 1024,
 };
 
-/* The counter runs evenly, on all processors alike, where the kernel keeps its own time by it. */
+/* The kernel keeps its own time by the counter: it runs evenly, on all processors alike. A guest's
+ * clocks are the counter in their host's scale; moved to another host, it jumps. */
 static bool kernel_trusts_counter(void)
 {
 	static const char path[] =
 		"/sys/devices/system/clocksource/clocksource0/current_clocksource";
-	char name[8] = "";
+	static const char *const by_counter[] = {"tsc\n", "kvm-clock\n",
+						 "hyperv_clocksource_tsc_page\n"};
+	char name[32] = "";
 	FILE *file = fopen(path, "re");
 
 	if (!file)
@@ -32,65 +36,76 @@ static bool kernel_trusts_counter(void)
 	if (!fgets(name, sizeof(name), file))
 		name[0] = 0;
 	fclose(file);
-	return strcmp(name, "tsc\n") == 0;
+	for (size_t i = 0; i < sizeof(by_counter) / sizeof(by_counter[0]); i++)
+		if (strcmp(name, by_counter[i]) == 0)
+			return true;
+	return false;
 }
 
 /* Both clocks at one moment: again if something came between. */
-static void read_both(uint64_t *ret_ticks, uint64_t *ret_ns)
+static struct ticks_anchor read_both(void)
 {
-	uint64_t before, after;
+	uint64_t before, after, ns;
 
 	for (int i = 0; i < 4; i++) {
 		before = __builtin_ia32_rdtsc();
-		*ret_ns = clock_now_ns();
+		ns = clock_now_ns();
 		after = __builtin_ia32_rdtsc();
 		if (after - before < APART_TICKS)
 			break;
 	}
-	*ret_ticks = after - (after - before) / 2;
+	return (struct ticks_anchor){.ticks = after - (after - before) / 2, .ns = ns};
 }
 
-static struct {
-	uint64_t ticks, ns;     /* ns 0: the counter is not to be used */
-	_Atomic uint64_t scale; /* 0: not known yet */
-} first;
+static bool trusted;
 
-static void begin(void)
+static void ask_kernel(void)
 {
-	if (kernel_trusts_counter())
-		read_both(&first.ticks, &first.ns);
+	trusted = kernel_trusts_counter();
 }
 
-static uint64_t measure_scale(uint64_t ticks, uint64_t ns)
+static uint64_t scaled(uint64_t ticks, uint64_t scale)
 {
-	unsigned __int128 passed = ns - first.ns;
-	uint64_t scale = atomic_load_explicit(&first.scale, memory_order_relaxed);
-
-	if (scale || passed < MEASURE_NS || ticks <= first.ticks)
-		return scale;
-	scale = (uint64_t)((passed << 32) / (ticks - first.ticks));
-	atomic_store_explicit(&first.scale, scale, memory_order_relaxed);
-	return scale;
+	return (uint64_t)((unsigned __int128)ticks * scale >> 32);
 }
 
+bool ticks_stray(const struct ticks_anchor *from, const struct ticks_anchor *now)
+{
+	uint64_t passed = now->ns > from->ns ? now->ns - from->ns : 0, by_counter;
+
+	if (now->ticks < from->ticks)
+		return true;
+	by_counter = scaled(now->ticks - from->ticks, from->scale);
+	return (by_counter > passed ? by_counter - passed : passed - by_counter) >
+	       STRAY_NS + passed / STRAY_PART;
+}
+
+/* What the scale is measured from. */
+static _Thread_local struct ticks_anchor first __attribute__((tls_model("initial-exec")));
+
+/* Nothing is shared: what one thread measures while the counter jumps is its own. */
 uint64_t ticks_resync(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct ticks_anchor *a = &ticks_anchor;
-	uint64_t said = a->ns + (a->good_for * a->scale >> 32); /* at most */
-	uint64_t ticks, ns;
+	struct ticks_anchor *a = &ticks_anchor, now;
+	uint64_t said = a->ns + scaled(a->good_for, a->scale); /* at most */
 
-	pthread_once(&once, begin);
-	if (!first.ns)
+	pthread_once(&once, ask_kernel);
+	if (!trusted)
 		return clock_now_ns();
-	read_both(&ticks, &ns);
-	*a = (struct ticks_anchor){
-		.ticks = ticks,
-		.ns = ns > said ? ns : said,
-		.scale = measure_scale(ticks, ns),
-	};
-	if (a->scale)
-		a->good_for = ((uint64_t)GOOD_FOR_NS << 32) / a->scale;
+	now = read_both();
+	if (!first.ns || now.ticks <= first.ticks || (a->scale && ticks_stray(a, &now)))
+		first = now;
+	else if (a->scale)
+		now.scale = a->scale;
+	else if (now.ns - first.ns >= MEASURE_NS)
+		now.scale = (uint64_t)(((unsigned __int128)(now.ns - first.ns) << 32) /
+				       (now.ticks - first.ticks));
+	if (now.scale)
+		now.good_for = ((uint64_t)GOOD_FOR_NS << 32) / now.scale;
+	if (now.ns < said)
+		now.ns = said;
+	*a = now;
 	return a->ns;
 }
 

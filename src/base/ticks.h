@@ -2,13 +2,15 @@
 /*
  * The monotonic clock for the data path, read from the processor's time-stamp counter: a third of
  * what clock_gettime() costs. Agrees with clock_now_ns() within a microsecond and never goes back
- * within a thread. Where the kernel does not trust the counter, it is clock_now_ns().
+ * within a thread. Where the kernel does not trust the counter, it is clock_now_ns(); where the
+ * counter jumps (a virtual machine that moves), they differ for a millisecond at most.
  */
 #ifndef BASE_TICKS_H
 #define BASE_TICKS_H
 
 #include "base/clock.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What was last known of both clocks, and for how many ticks that is good enough. */
@@ -24,6 +26,10 @@ extern _Thread_local struct ticks_anchor ticks_anchor __attribute__((tls_model("
 uint64_t ticks_resync(void);
 
 #ifdef __x86_64__
+/* Whether the counter went another way than the kernel's clock between two anchors: it is then to
+ * be measured again. The first one's scale is known. */
+bool ticks_stray(const struct ticks_anchor *from, const struct ticks_anchor *now);
+
 static inline uint64_t ticks_now_ns(void)
 {
 	const struct ticks_anchor *a = &ticks_anchor;
