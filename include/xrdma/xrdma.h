@@ -193,9 +193,10 @@ XRDMA_API void *xrdma_msg_data(struct xrdma_msg *msg);
 XRDMA_API size_t xrdma_msg_len(const struct xrdma_msg *msg);
 /*
  * Give back a message that was not sent, or that was received and is done with; also after
- * XRDMA_CLOSED. To the sender a message counts as consumed when on_msg (or done) has returned,
- * unless receive memory is spent: then what the application keeps makes the sender wait. A request
- * that is freed without reply ends at the caller with -ENOMSG.
+ * XRDMA_CLOSED. To the sender a message counts as consumed when on_msg (or done) has returned, a
+ * large one that is freed there at once: what is sent after it tells the sender. But if receive
+ * memory is spent, what the application keeps makes the sender wait. A request that is freed
+ * without reply ends at the caller with -ENOMSG.
  */
 XRDMA_API void xrdma_msg_free(struct xrdma_msg *msg);
 

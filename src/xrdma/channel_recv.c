@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What arrives: parsed, put through the window, delivered. A message counts as consumed when its
- * callback has returned: if the application keeps it, another buffer takes its place in the receive
- * queue, and where there is none the acknowledgement waits.
+ * callback has returned, a large one that is freed there at once: if the application keeps it,
+ * another buffer takes its place in the receive queue, and where there is none the acknowledgement
+ * waits.
  */
 #include "base/ticks.h"
 #include "xrdma/channel.h"
@@ -16,7 +17,8 @@
 static void consume(struct xrdma_channel *ch, struct xrdma_msg *m)
 {
 	if (!m->small) { /* its place was filled when it arrived */
-		xr_window_consume(&ch->win, m->seq);
+		if (m->state != XR_M_RETURNED)
+			xr_window_consume(&ch->win, m->seq);
 		xr_msg_put(m);
 		return;
 	}
@@ -91,8 +93,11 @@ void xr_msg_release(struct xrdma_msg *m)
 	bool delivering = m->state == XR_M_DELIVERING;
 
 	xr_msg_from_app(m, XR_M_RETURNED);
-	if (delivering)
+	if (delivering) {
+		if (!m->small) /* what is sent after this acknowledges it */
+			xr_window_consume(&ch->win, m->seq);
 		return; /* the rest is done when the callback has returned */
+	}
 	if (m->owes) {
 		list_del(&m->link);
 		m->owes = false;

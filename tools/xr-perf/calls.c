@@ -58,6 +58,8 @@ static void done(struct xrdma_channel *ch, int status, struct xrdma_msg *reply, 
 		explain(w, status);
 		return;
 	}
+	check(slot, number, reply);
+	xrdma_msg_free(reply); /* the next call acknowledges it */
 	if (xr_worker_wants(w, now_ns))
 		launch(slot, now_ns);
 	w->end_ns = now_ns;
@@ -66,8 +68,6 @@ static void done(struct xrdma_channel *ch, int status, struct xrdma_msg *reply, 
 		end->messages++;
 	}
 	xr_worker_count(w, 1);
-	check(slot, number, reply);
-	xrdma_msg_free(reply);
 }
 
 static int call(struct xr_slot *slot)
