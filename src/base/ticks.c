@@ -15,7 +15,7 @@ enum {
 	GOOD_FOR_NS = 1000000,
 	/* A scale measured over this long is right to some millionths. */
 	MEASURE_NS = 20000000,
-	APART_TICKS = 20000, /* some microseconds */
+	APART_TICKS = 4000, /* a microsecond or two */
 	STRAY_NS = 20000,
 	STRAY_PART = 1024,
 };
