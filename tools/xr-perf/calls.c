@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Requests and replies. One reading of the clock per message: the end of a round trip is the
- * beginning of the next one of its slot. Its request goes first, what is to be done about the
- * reply (checks, figures) while it is on its way: that is ours, not the middleware's.
+ * beginning of the next one of its slot. A reply is freed before the next call, which acknowledges
+ * it: a large one's memory at the server serves again. Figures are kept while that is on its way:
+ * they are ours, not the middleware's.
  */
 #include "worker.h"
 
@@ -59,7 +60,7 @@ static void done(struct xrdma_channel *ch, int status, struct xrdma_msg *reply, 
 		return;
 	}
 	check(slot, number, reply);
-	xrdma_msg_free(reply); /* the next call acknowledges it */
+	xrdma_msg_free(reply);
 	if (xr_worker_wants(w, now_ns))
 		launch(slot, now_ns);
 	w->end_ns = now_ns;
