@@ -13,7 +13,8 @@
 #include <assert.h>
 #include <errno.h>
 
-/* The message's place may be filled again and its sequence counts as consumed. */
+/* The message's place may be filled again and its sequence counts as consumed; that of a large one
+ * does already if the callback freed it: see xr_msg_release(). */
 static void consume(struct xrdma_channel *ch, struct xrdma_msg *m)
 {
 	if (!m->small) { /* its place was filled when it arrived */
